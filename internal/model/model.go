@@ -1,0 +1,132 @@
+// Package model holds what a configuration means, once it is validated:
+// immutable values that the router, the upstreams and the middleware are built
+// from. It knows neither YAML nor sockets, and nothing in it runs.
+//
+// Values are shared between snapshots and goroutines; nobody changes one after
+// it was built. Text gives each its canonical text: equal texts mean equal
+// values, which is how state finds its owner again after a reload.
+package model
+
+import (
+	"encoding/json"
+	"net/netip"
+	"time"
+)
+
+// Gateway is a whole configuration.
+type Gateway struct {
+	Listeners          []*Listener
+	Upstreams          []*Upstream // named ones first, then those written as a URL in a route
+	Routes             []*Route    // as written; the router puts them in matching order
+	Admin              Admin
+	AccessLog          AccessLog
+	Engine             string // auto or goroutine
+	DrainTimeout       time.Duration
+	MaxSeries          int // of one metric family
+	ResponseTimeHeader bool
+}
+
+// Admin is where and how the admin API answers.
+type Admin struct {
+	Address string
+	Token   string   // empty: none needed
+	Public  []string // health, ready, metrics: what needs no token
+	Hosts   []string // names it answers to besides loopback and its own address
+	Name    string   // the pseudonym in Via; empty: a random one
+}
+
+// AccessLog is where and how exchanges are logged.
+type AccessLog struct {
+	Output string  // stdout, stderr, none or an absolute path
+	Format string  // json, common or combined
+	Sample float64 // share of exchanges, 0 to 1
+	Fields []string
+	Skip   []string // canonical paths that are not logged
+}
+
+// Listener is an address that accepts connections.
+type Listener struct {
+	Name           string
+	Address        string // host:port or unix:PATH
+	TrustedProxies []netip.Prefix
+	HalfClose      bool // a client that closed its writing side is served on
+	Timeouts       ListenerTimeouts
+	Limits         ListenerLimits
+	Paths          Paths
+}
+
+// ListenerTimeouts bound how long a client may take. 0 means without bound.
+type ListenerTimeouts struct {
+	ReadHeader  time.Duration
+	Idle        time.Duration
+	MinBodyRate int64 // bytes a second
+}
+
+// ListenerLimits bound what a client may send. 0 means without bound.
+type ListenerLimits struct {
+	HeaderBytes int64
+	Headers     int
+	URIBytes    int64
+	Connections int
+	Body        int64
+}
+
+// Paths says how a listener reads paths.
+type Paths struct {
+	MergeSlashes bool
+	EncodedSlash string // keep, refuse or decode
+	Report       bool   // count and log what would be refused, and let it pass
+}
+
+// Trusts tells whether what address says of others is believed.
+func (l *Listener) Trusts(address netip.Addr) bool {
+	for _, prefix := range l.TrustedProxies {
+		if prefix.Contains(address) {
+			return true
+		}
+	}
+	return false
+}
+
+// Upstream is a named group of endpoints that serve the same thing.
+type Upstream struct {
+	Name      string
+	Endpoints []Endpoint
+	Policy    string // of the load balancer: round_robin
+	Pool      Pool
+	Timeouts  AttemptTimeouts
+}
+
+// Endpoint is one address of an upstream.
+type Endpoint struct {
+	URL      string // as written, for people: scheme, address and base path
+	Scheme   string // http
+	Address  string // host:port or unix:PATH
+	Host     string // the authority for rewrite.host: upstream
+	BasePath string // canonical, without a last slash; empty for none
+	Weight   int
+	Version  string
+}
+
+// Pool bounds the connections to one endpoint. 0 means without bound.
+type Pool struct {
+	MaxIdle        int
+	IdleTimeout    time.Duration
+	MaxConnections int
+	MaxPending     int
+}
+
+// AttemptTimeouts bound one attempt. 0 means that the route's time-out rules.
+type AttemptTimeouts struct {
+	Connect        time.Duration
+	ResponseHeader time.Duration
+}
+
+// Text is the canonical text of any value of this package.
+func Text(value any) string {
+	text, err := json.Marshal(value)
+	if err != nil {
+		panic("BUG: a model value has no text: " + err.Error())
+	}
+	return string(text)
+}

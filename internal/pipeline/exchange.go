@@ -1,0 +1,78 @@
+package pipeline
+
+import (
+	"context"
+	"net/netip"
+	"time"
+
+	"sluice/internal/message"
+	"sluice/internal/model"
+)
+
+// Exchange is one request with its response, from first byte to log line. It
+// belongs to the goroutine that serves it; whatever outlives it takes a copy.
+type Exchange struct {
+	Request  *message.Request
+	Response *message.Response // nil until a handler sets it
+
+	Listener *model.Listener // where it came in
+	Peer     netip.AddrPort  // the other end of the connection; invalid on a Unix socket
+	// ClientIP is the client's address: the peer's, or what a trusted proxy
+	// told. Unmapped and without zone.
+	ClientIP netip.Addr
+	// PeerTrusted tells whether the listener believes the peer.
+	PeerTrusted bool
+	ID          string // the request id; empty until Identify
+	TraceID     string // of a valid traceparent, else empty
+
+	Route     *model.Route  // nil until one matched
+	Params    []model.Param // of the route's pattern
+	Consumer  string
+	Upstream  string // names for the log line and the metrics
+	Endpoint  string
+	Version   string
+	Attempts  int
+	Principal *Principal
+
+	Start        time.Time
+	UpstreamTime time.Duration // spent waiting for heads of responses
+	BytesIn      int64         // of the request's body, as read from the client
+	BytesOut     int64         // of the response's body, as written to the client
+
+	Err *Error // what ended it, also when the response had begun
+
+	// Inform sends an informational response (1xx) to the client at once; nil
+	// where the client's protocol has none. Set by the engine.
+	Inform func(status int, fields message.Fields)
+
+	ctx context.Context
+}
+
+// Principal is who a request was authenticated as.
+type Principal struct {
+	Claims map[string]any
+}
+
+// NewExchange returns an exchange that ends with ctx: its cause is
+// ErrClientGone when the client has left.
+func NewExchange(ctx context.Context, request *message.Request, listener *model.Listener, peer netip.AddrPort, start time.Time) *Exchange {
+	return &Exchange{Request: request, Listener: listener, Peer: peer, ClientIP: peer.Addr().Unmap().WithZone(""), Start: start, ctx: ctx}
+}
+
+// Context ends when the client has left or the gateway gives the exchange up.
+func (x *Exchange) Context() context.Context { return x.ctx }
+
+// Wait runs what may block on anything but the exchange's own connections: a
+// disk, an authorisation service. Engines that share a thread between
+// exchanges run it elsewhere meanwhile.
+func (x *Exchange) Wait(block func()) { block() }
+
+// Param returns the value of a path parameter, percent-encoded, or "".
+func (x *Exchange) Param(name string) string {
+	for i := range x.Params {
+		if x.Params[i].Name == name {
+			return x.Params[i].Value
+		}
+	}
+	return ""
+}

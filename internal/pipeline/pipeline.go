@@ -1,0 +1,76 @@
+// Package pipeline is what an exchange passes through: handlers, middleware,
+// the exchange itself, and the errors that end it. It knows no kind of
+// middleware, no socket and no wire.
+package pipeline
+
+import (
+	"context"
+
+	"sluice/internal/message"
+	"sluice/internal/model"
+)
+
+// Handler serves an exchange: it sets x.Response and returns nil, or returns
+// an error and leaves x.Response nil. It never writes to the client; the engine
+// does that, once.
+//
+// The response belongs to the exchange. A handler that replaces or drops one
+// closes it.
+type Handler interface {
+	Serve(x *Exchange) error
+}
+
+// HandlerFunc is a function as a Handler.
+type HandlerFunc func(x *Exchange) error
+
+// Serve calls f.
+func (f HandlerFunc) Serve(x *Exchange) error { return f(x) }
+
+// Middleware puts a step in front of a handler. What it returns is shared by
+// all exchanges of a route and safe for concurrent use.
+type Middleware func(next Handler) Handler
+
+// Chain puts middleware in front of a destination, the first one outermost.
+func Chain(destination Handler, steps ...Middleware) Handler {
+	for i := len(steps) - 1; i >= 0; i-- {
+		destination = steps[i](destination)
+	}
+	return destination
+}
+
+// Kind is one kind of middleware: how its options are decoded and validated,
+// and how it is built from what they mean. The options are decoded and never
+// run; the settings run and are never decoded.
+type Kind struct {
+	Name string
+	// Options returns a pointer to a new options struct, with defaults in it.
+	Options func() any
+	// Validate turns decoded options into immutable settings, or reports
+	// problems; then the settings are not used.
+	Validate func(options any, report model.Report) any
+	// Build makes the middleware. It starts nothing.
+	Build func(settings any) Middleware
+}
+
+// Transport sends one attempt to one endpoint.
+type Transport interface {
+	// RoundTrip sends request and returns the head of the response with a
+	// body that streams. The request's Path has the endpoint's base path in it
+	// already. inform is called for each informational response but 100 and
+	// 101, before RoundTrip returns. ctx ends the attempt, body and tunnel
+	// included.
+	//
+	// Errors are *Error with a word of the upstream; ctx's cause is wrapped
+	// where the context ended the attempt. The request's body is closed in any
+	// case.
+	RoundTrip(ctx context.Context, request *message.Request, inform func(status int, fields message.Fields)) (*message.Response, error)
+}
+
+// Service is what an engine calls for every exchange.
+type Service interface {
+	Handler
+	// Done is called exactly once for an exchange, also for one that never
+	// reached Serve, after its last byte went out or it failed. x is not used
+	// afterwards.
+	Done(x *Exchange)
+}

@@ -1,0 +1,121 @@
+package pipeline
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"sluice/internal/canonical"
+	"sluice/internal/model"
+)
+
+// ExpandText puts the exchange's values into a template, as they are: for a body.
+func (x *Exchange) ExpandText(t *model.Template) string {
+	return x.expand(t, func(part model.TemplatePart) string { return decoded(part, x.value(part)) })
+}
+
+// ExpandField puts the exchange's values into a template for the value of a
+// field. A control character among them is the client's fault.
+func (x *Exchange) ExpandField(t *model.Template) (string, error) {
+	text := x.ExpandText(t)
+	for i := 0; i < len(text); i++ {
+		if text[i] < ' ' && text[i] != '\t' || text[i] == 0x7f {
+			return "", NewError(BadRequest, errors.New("a control character in a value for a field"))
+		}
+	}
+	return strings.Trim(text, " \t"), nil
+}
+
+// ExpandPath puts the exchange's values into a template for a path, and brings
+// it into canonical form. The path and its parameters go in as they are, other
+// values with everything escaped that is not plain text of one segment. A value
+// that makes the path break a rule is the client's fault.
+func (x *Exchange) ExpandPath(t *model.Template) (string, error) {
+	raw := x.expand(t, func(part model.TemplatePart) string {
+		value := x.value(part)
+		if part.Source == model.FromPath || part.Source == model.FromParam {
+			return value
+		}
+		return url.PathEscape(value)
+	})
+	paths := x.Listener.Paths
+	path, violation := canonical.Path("/"+strings.TrimLeft(raw, "/"), canonical.Options{KeepSlashes: !paths.MergeSlashes, EncodedSlash: canonical.Keep})
+	if violation != nil {
+		return "", NewError(BadPath, fmt.Errorf("rewritten: %w", violation))
+	}
+	return "/" + strings.TrimLeft(path, "/"), nil
+}
+
+func (x *Exchange) expand(t *model.Template, put func(model.TemplatePart) string) string {
+	if text, ok := t.Static(); ok {
+		return text
+	}
+	var out strings.Builder
+	for _, part := range t.Parts {
+		if part.Source == "" {
+			out.WriteString(part.Literal)
+		} else {
+			out.WriteString(put(part))
+		}
+	}
+	return out.String()
+}
+
+// value is what a placeholder stands for; paths and parameters stay encoded.
+func (x *Exchange) value(part model.TemplatePart) string {
+	switch part.Source {
+	case model.FromParam:
+		return x.Param(part.Name)
+	case model.FromClientIP:
+		if !x.ClientIP.IsValid() {
+			return ""
+		}
+		return x.ClientIP.String()
+	case model.FromMethod:
+		return x.Request.Method
+	case model.FromHost:
+		return canonical.Host(x.Request.Host)
+	case model.FromPath:
+		return x.Request.Path
+	case model.FromQuery:
+		return strings.TrimPrefix(x.Request.Query, "?")
+	case model.FromRequestID:
+		return x.ID
+	case model.FromRoute:
+		if x.Route == nil {
+			return ""
+		}
+		return x.Route.ID
+	case model.FromConsumer:
+		return x.Consumer
+	case model.FromHeader:
+		if strings.EqualFold(part.Name, "host") {
+			return x.Request.Host
+		}
+		value, _ := x.Request.Fields.Find(part.Name)
+		return value
+	case model.FromCookie:
+		value, _ := x.Request.Fields.Cookie(part.Name)
+		return value
+	case model.FromClaim:
+		if x.Principal != nil {
+			if claim, ok := x.Principal.Claims[part.Name]; ok {
+				return fmt.Sprint(claim)
+			}
+		}
+		return ""
+	}
+	panic("BUG: no placeholder is called " + string(part.Source))
+}
+
+// decoded is the value of a parameter as people read it.
+func decoded(part model.TemplatePart, value string) string {
+	if part.Source != model.FromParam {
+		return value
+	}
+	if text, err := url.PathUnescape(value); err == nil {
+		return text
+	}
+	return value
+}

@@ -1,0 +1,48 @@
+package pipeline
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+
+	"sluice/internal/message"
+)
+
+// problemDocument is RFC 9457 3, with the two members of Sluice's own.
+type problemDocument struct {
+	Type      string `json:"type"`
+	Title     string `json:"title"`
+	Status    int    `json:"status"`
+	Detail    string `json:"detail"`
+	Error     Word   `json:"error"`
+	RequestID string `json:"request_id"`
+}
+
+// Fail turns an error into the exchange's response: a problem document (RFC
+// 9457). A response that a handler left behind is closed.
+func Fail(x *Exchange, err error) {
+	if x.Response != nil {
+		_ = x.Response.Close() // the error at hand is the one to tell
+	}
+	e := AsError(err)
+	x.Err = e
+	x.Identify()
+	body, marshalErr := json.Marshal(problemDocument{"about:blank", message.Reason(e.Status), e.Status, e.Detail, e.Word, x.ID})
+	if marshalErr != nil {
+		panic("BUG: a problem document has no JSON: " + marshalErr.Error())
+	}
+	response := &message.Response{
+		Status: e.Status,
+		Fields: message.Fields{{Name: "Content-Type", Value: "application/problem+json", ID: message.ContentType}},
+		Body:   io.NopCloser(bytes.NewReader(body)),
+		Length: int64(len(body)),
+	}
+	for _, field := range e.Fields {
+		response.Fields.Set(field.Name, field.Value)
+	}
+	if e.Close {
+		response.Fields.Put(message.Connection, "close")
+	}
+	response.Fields.Put(message.XRequestID, x.ID)
+	x.Response = response
+}
