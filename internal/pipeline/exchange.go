@@ -48,6 +48,11 @@ type Exchange struct {
 	ctx context.Context
 }
 
+// Observer takes what an exchange leaves: its log line and its metrics.
+type Observer interface {
+	Observe(x *Exchange)
+}
+
 // Principal is who a request was authenticated as.
 type Principal struct {
 	Claims map[string]any

@@ -47,6 +47,30 @@ func (x *Exchange) ExpandPath(t *model.Template) (string, error) {
 	return "/" + strings.TrimLeft(path, "/"), nil
 }
 
+// ExpandURL puts the exchange's values into a template for a Location: paths,
+// parameters, the query and the host go in as they are, other values escaped.
+// Without a scheme the result is a reference within the host: it never begins
+// with two slashes (RFC 3986 4.2).
+func (x *Exchange) ExpandURL(t *model.Template) (string, error) {
+	text := x.expand(t, func(part model.TemplatePart) string {
+		value := x.value(part)
+		switch part.Source {
+		case model.FromPath, model.FromParam, model.FromQuery, model.FromHost:
+			return value
+		}
+		return url.PathEscape(value)
+	})
+	if strings.HasPrefix(text, "/") {
+		text = "/" + strings.TrimLeft(text, `/\`)
+	}
+	for i := 0; i < len(text); i++ {
+		if text[i] <= ' ' || text[i] == 0x7f {
+			return "", NewError(BadRequest, errors.New("a control character in a value for a Location"))
+		}
+	}
+	return text, nil
+}
+
 func (x *Exchange) expand(t *model.Template, put func(model.TemplatePart) string) string {
 	if text, ok := t.Static(); ok {
 		return text
