@@ -50,7 +50,7 @@ func ValidAuthority(s string) bool {
 	if host == "" || !validPort(port) {
 		return false
 	}
-	for i := 0; i < len(host); i++ {
+	for i := range len(host) {
 		if c := host[i]; !unreserved(c) && !strings.ContainsRune("!$&'()*+,;=%", rune(c)) {
 			return false
 		}
@@ -59,7 +59,7 @@ func ValidAuthority(s string) bool {
 }
 
 func validPort(port string) bool {
-	for i := 0; i < len(port); i++ {
+	for i := range len(port) {
 		if port[i] < '0' || port[i] > '9' {
 			return false
 		}

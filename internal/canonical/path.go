@@ -77,7 +77,7 @@ func clean(path string) bool {
 	if path == "" || path[0] != '/' {
 		return false
 	}
-	for i := 0; i < len(path); i++ {
+	for i := range len(path) {
 		switch c := path[i]; {
 		case c == '%' || c == '\\' || c < ' ' || c == 0x7f:
 			return false

@@ -102,7 +102,7 @@ func (x *Exchange) Identify() {
 }
 
 func validID(id string) bool {
-	for i := 0; i < len(id); i++ {
+	for i := range len(id) {
 		if id[i] <= ' ' || id[i] >= 0x7f {
 			return false
 		}

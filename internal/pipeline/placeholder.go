@@ -19,7 +19,7 @@ func (x *Exchange) ExpandText(t *model.Template) string {
 // field. A control character among them is the client's fault.
 func (x *Exchange) ExpandField(t *model.Template) (string, error) {
 	text := x.ExpandText(t)
-	for i := 0; i < len(text); i++ {
+	for i := range len(text) {
 		if text[i] < ' ' && text[i] != '\t' || text[i] == 0x7f {
 			return "", NewError(BadRequest, errors.New("a control character in a value for a field"))
 		}
@@ -57,13 +57,14 @@ func (x *Exchange) ExpandURL(t *model.Template) (string, error) {
 		switch part.Source {
 		case model.FromPath, model.FromParam, model.FromQuery, model.FromHost:
 			return value
+		default:
+			return url.PathEscape(value)
 		}
-		return url.PathEscape(value)
 	})
 	if strings.HasPrefix(text, "/") {
 		text = "/" + strings.TrimLeft(text, `/\`)
 	}
-	for i := 0; i < len(text); i++ {
+	for i := range len(text) {
 		if text[i] <= ' ' || text[i] == 0x7f {
 			return "", NewError(BadRequest, errors.New("a control character in a value for a Location"))
 		}
