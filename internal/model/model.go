@@ -37,11 +37,19 @@ type Admin struct {
 
 // AccessLog is where and how exchanges are logged.
 type AccessLog struct {
-	Output string  // stdout, stderr, none or an absolute path
-	Format string  // json, common or combined
-	Sample float64 // share of exchanges, 0 to 1
-	Fields []string
+	Output string   // stdout, stderr, none or an absolute path
+	Format string   // json, common or combined
+	Sample float64  // share of exchanges, 0 to 1
+	Fields []string // of AccessLogFields; nil: all
 	Skip   []string // canonical paths that are not logged
+}
+
+// AccessLogFields are the fields that a line of the access log can have, in
+// the order in which it has them (SPEC 7).
+var AccessLogFields = [...]string{
+	"time", "request_id", "trace_id", "client_ip", "method", "host", "path", "protocol", "status", "error",
+	"bytes_in", "bytes_out", "duration_ms", "upstream_ms", "gateway_ms",
+	"route", "upstream", "endpoint", "version", "attempts", "user_agent", "consumer",
 }
 
 // Listener is an address that accepts connections.
