@@ -1,0 +1,67 @@
+# Sluice. `make help` lists the targets.
+
+SHELL := /bin/sh
+
+# The commit goes into the binary through the linker, not through Go's own
+# stamp: that one fails in a clone which another user owns.
+export GOFLAGS := $(filter-out -buildvcs%,$(GOFLAGS)) -buildvcs=false
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+COMMIT  ?= $(shell git rev-parse --short=12 HEAD 2>/dev/null)
+LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
+
+BIN      := bin/sluice
+GOLANGCI := go tool -modfile=tools/go.mod golangci-lint
+SOURCES  := $(wildcard cmd internal)
+SCRIPTS  := .ci/run $(wildcard scripts/*)
+
+TESTFLAGS ?= -count=1 -timeout=20m
+BENCH     ?= .
+BENCHTIME ?= 1s
+BENCHPKG  ?= ./...
+FUZZTIME  ?= 2m
+
+.DEFAULT_GOAL := help
+.PHONY: help run build test lint fmt bench fuzz cover clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: build ## build, and serve the demo: a gateway and three services
+	$(BIN) demo
+
+build: ## build bin/sluice
+	go build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/sluice
+
+test: ## install what the tests need, and run all of them with the race detector
+	@scripts/test-setup
+	PATH="$$PATH:/usr/sbin:/sbin" go test -race $(TESTFLAGS) ./...
+
+lint: ## formatting, vet, lint rules, module files, scripts
+	@unformatted=$$(gofmt -s -l $(SOURCES)); \
+	if [ -n "$$unformatted" ]; then echo "not formatted (make fmt mends it):" $$unformatted >&2; exit 1; fi
+	go vet ./...
+	$(GOLANGCI) run ./...
+	go mod tidy -diff
+	go -C tools mod tidy -diff
+	@scripts/check-scripts $(SCRIPTS)
+
+fmt: ## format all Go files, imports included
+	$(GOLANGCI) fmt ./...
+
+bench: ## run the benchmarks (BENCH, BENCHTIME, BENCHPKG)
+	@scripts/machine
+	go test -run='^$$' -bench='$(BENCH)' -benchtime=$(BENCHTIME) -benchmem $(BENCHPKG)
+
+fuzz: ## run every fuzzer, one after another, for FUZZTIME each
+	scripts/fuzz $(FUZZTIME)
+
+cover: ## run the tests and report their coverage
+	@scripts/test-setup
+	@mkdir -p bin
+	PATH="$$PATH:/usr/sbin:/sbin" go test $(TESTFLAGS) -coverpkg=./cmd/...,./internal/... -coverprofile=bin/cover.out ./...
+	go tool cover -html=bin/cover.out -o bin/cover.html
+	go tool cover -func=bin/cover.out | tail -n 1
+
+clean: ## remove what was built
+	rm -rf bin
