@@ -1,0 +1,183 @@
+package telemetry
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/common/expfmt"
+)
+
+// durationBuckets are the bounds of all histograms of durations, in seconds.
+var durationBuckets = [...]float64{0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30}
+
+// Metrics are the gateway's figures (SPEC 7) in a registry of their own. They
+// outlive every snapshot; a snapshot resolves the series of its routes,
+// upstreams and listeners once, when it is built. All methods are safe for
+// concurrent use.
+type Metrics struct {
+	registry *prometheus.Registry
+	limit    atomic.Int64
+
+	requests         *family[prometheus.Counter]
+	requestSeconds   *family[prometheus.Observer]
+	errors           *family[prometheus.Counter]
+	downstream       *family[prometheus.Gauge]
+	pathViolations   *family[prometheus.Counter]
+	upstreamUses     *family[prometheus.Counter]
+	upstreamActive   *family[prometheus.Gauge]
+	upstreamSeconds  *family[prometheus.Observer]
+	active           prometheus.Gauge
+	revision         prometheus.Gauge
+	reloadsDone      prometheus.Counter
+	reloadsRefused   prometheus.Counter
+	lastSuccess      prometheus.Gauge
+	accessLogDrops   prometheus.Counter
+	accessLogFailure prometheus.Counter
+}
+
+// NewMetrics returns metrics at zero, with at most maxSeries series a family;
+// 0 is without bound.
+func NewMetrics(maxSeries int) *Metrics {
+	m := &Metrics{registry: prometheus.NewRegistry()}
+	m.SetMaxSeries(maxSeries)
+	m.registry.MustRegister(
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	)
+
+	m.requests = m.counters("gateway_requests_total", "Requests, by the status that went to the client.",
+		"route", "path", "method", "status", "upstream", "version")
+	m.requestSeconds = m.histograms("gateway_request_duration_seconds", "From the first byte of a request to the last byte of its response.",
+		"route", "path", "method", "upstream")
+	m.errors = m.counters("gateway_errors_total", "Exchanges that ended with an error of the gateway's, by its word.", "route", "error")
+	m.downstream = m.gauges("gateway_downstream_connections", "Open connections of clients.", "listener")
+	m.pathViolations = m.counters("gateway_path_violations_total", "Paths that break a rule where the listener only reports them.", "listener")
+	m.upstreamUses = m.counters("gateway_upstream_connections_total", "Connections taken for attempts, new and reused ones.", "upstream", "reused")
+	m.upstreamActive = m.gauges("gateway_upstream_active_connections", "Connections that serve an attempt or a tunnel.", "upstream")
+	m.upstreamSeconds = m.histograms("gateway_upstream_duration_seconds", "From the start of an attempt to the head of its response.", "upstream")
+
+	m.active = m.gauge("gateway_active_requests", "Requests that are being served.")
+	m.revision = m.gauge("gateway_config_revision", "The revision that serves.")
+	reloads := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "gateway_config_reloads_total", Help: "Configurations that were to be served, by what became of them."}, []string{"result"})
+	m.registry.MustRegister(reloads)
+	m.reloadsDone, m.reloadsRefused = reloads.WithLabelValues("success"), reloads.WithLabelValues("failure")
+	m.lastSuccess = m.gauge("gateway_config_last_success_timestamp_seconds", "When the configuration that serves began to, in Unix time.")
+	m.accessLogDrops = m.counter("gateway_access_log_dropped_total", "Access log lines that were lost: the queue was full or the output failed.")
+	m.accessLogFailure = m.counter("gateway_access_log_errors_total", "Writes to the access log that failed.")
+	return m
+}
+
+func (m *Metrics) counter(name, help string) prometheus.Counter {
+	c := prometheus.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	m.registry.MustRegister(c)
+	return c
+}
+
+func (m *Metrics) gauge(name, help string) prometheus.Gauge {
+	g := prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+	m.registry.MustRegister(g)
+	return g
+}
+
+func (m *Metrics) counters(name, help string, labels ...string) *family[prometheus.Counter] {
+	vec := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	m.registry.MustRegister(vec)
+	return newFamily(&m.limit, vec.WithLabelValues)
+}
+
+func (m *Metrics) gauges(name, help string, labels ...string) *family[prometheus.Gauge] {
+	vec := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+	m.registry.MustRegister(vec)
+	return newFamily(&m.limit, vec.WithLabelValues)
+}
+
+func (m *Metrics) histograms(name, help string, labels ...string) *family[prometheus.Observer] {
+	vec := prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: durationBuckets[:]}, labels)
+	m.registry.MustRegister(vec)
+	return newFamily(&m.limit, vec.WithLabelValues)
+}
+
+// SetMaxSeries changes the bound of every family: for series that come from now
+// on. What was resolved before stays; a new snapshot resolves anew.
+func (m *Metrics) SetMaxSeries(n int) { m.limit.Store(int64(n)) }
+
+// Gatherer is what serves the metrics to anything that knows Prometheus.
+func (m *Metrics) Gatherer() prometheus.Gatherer { return m.registry }
+
+// Register adds a collector of another package's own figures. An error tells
+// of a name that is taken.
+func (m *Metrics) Register(collector prometheus.Collector) error {
+	if err := m.registry.Register(collector); err != nil {
+		return fmt.Errorf("register metrics: %w", err)
+	}
+	return nil
+}
+
+// RequestStarted counts an exchange in, until RequestEnded.
+func (m *Metrics) RequestStarted() { m.active.Inc() }
+
+// RequestEnded counts an exchange out.
+func (m *Metrics) RequestEnded() { m.active.Dec() }
+
+// ConfigServed tells that a revision serves, since at.
+func (m *Metrics) ConfigServed(revision uint64, at time.Time) {
+	m.revision.Set(float64(revision))
+	m.lastSuccess.Set(float64(at.UnixNano()) / 1e9)
+	m.reloadsDone.Inc()
+}
+
+// ConfigRefused tells that a configuration had problems and does not serve.
+func (m *Metrics) ConfigRefused() { m.reloadsRefused.Inc() }
+
+// accessLogDropped counts lost lines; nobody counts for nil.
+func (m *Metrics) accessLogDropped(lines int) {
+	if m != nil {
+		m.accessLogDrops.Add(float64(lines))
+	}
+}
+
+// accessLogFailed counts a failed write; nobody counts for nil.
+func (m *Metrics) accessLogFailed() {
+	if m != nil {
+		m.accessLogFailure.Inc()
+	}
+}
+
+// ContentType returns the media type that Write uses for the value of an Accept
+// field: the text format unless another one is asked for.
+func ContentType(accept string) string {
+	return string(expfmt.NegotiateAccept(map[string][]string{"Accept": {accept}}, expfmt.DefaultOpenMetricsAcceptedFormats()...))
+}
+
+// Write writes all metrics in the format of a ContentType. What can be gathered
+// is written even where something cannot; the error then tells of the rest.
+func (m *Metrics) Write(w io.Writer, contentType string) error {
+	families, gatherErr := m.registry.Gather()
+	encoder := expfmt.NewEncoder(w, expfmt.Format(contentType))
+	for _, f := range families {
+		if err := encoder.Encode(f); err != nil {
+			return fmt.Errorf("write metric %s: %w", f.GetName(), err)
+		}
+	}
+	if closer, ok := encoder.(expfmt.Closer); ok {
+		if err := closer.Close(); err != nil {
+			return fmt.Errorf("end the metrics: %w", err)
+		}
+	}
+	if gatherErr != nil {
+		return fmt.Errorf("gather metrics: %w", gatherErr)
+	}
+	return nil
+}
+
+// Text is everything in the text format, for tests and for people.
+func (m *Metrics) Text() (string, error) {
+	var out strings.Builder
+	err := m.Write(&out, ContentType(""))
+	return out.String(), err
+}

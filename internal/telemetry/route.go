@@ -1,0 +1,130 @@
+package telemetry
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// methodOther stands for every method that is not a standard one.
+const methodOther = "_OTHER"
+
+// methodLabel returns the label of a method: itself if RFC 9110 9.3 or RFC 5789
+// names it.
+func methodLabel(method string) string {
+	switch method {
+	case "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT":
+		return method
+	}
+	return methodOther
+}
+
+// RouteMetrics counts the exchanges of one route and upstream. A snapshot makes
+// one for each when it is built; methods are safe for concurrent use, and take
+// no lock and allocate nothing for what they saw before.
+type RouteMetrics struct {
+	metrics               *Metrics
+	route, path, upstream string
+	responses             cache[response, responseMetrics]
+	errors                cache[string, prometheus.Counter]
+}
+
+type response struct {
+	method  string // a label
+	status  int
+	version string
+}
+
+type responseMetrics struct {
+	requests prometheus.Counter
+	seconds  prometheus.Observer
+}
+
+// Route returns what counts exchanges of a route: its id, its pattern and the
+// name of the upstream, each empty where there is none.
+func (m *Metrics) Route(route, path, upstream string) *RouteMetrics {
+	return &RouteMetrics{metrics: m, route: route, path: path, upstream: upstream}
+}
+
+// Observe counts an exchange: its method as it came, the status that the client
+// got, the version of the destination or "", and how long it took.
+func (r *RouteMetrics) Observe(method string, status int, version string, duration time.Duration) {
+	key := response{method: methodLabel(method), status: status, version: version}
+	series, ok := r.responses.load(key)
+	if !ok {
+		series = responseMetrics{
+			requests: r.metrics.requests.get(r.route, r.path, key.method, strconv.Itoa(status), r.upstream, version),
+			seconds:  r.metrics.requestSeconds.get(r.route, r.path, key.method, r.upstream),
+		}
+		r.responses.store(key, series)
+	}
+	series.requests.Inc()
+	series.seconds.Observe(duration.Seconds())
+}
+
+// Error counts an exchange that ended with an error, by its word.
+func (r *RouteMetrics) Error(word string) {
+	counter, ok := r.errors.load(word)
+	if !ok {
+		counter = r.metrics.errors.get(r.route, word)
+		r.errors.store(word, counter)
+	}
+	counter.Inc()
+}
+
+// UpstreamMetrics counts what happens between the gateway and one upstream.
+// Its methods are safe for concurrent use, take no lock and allocate nothing.
+type UpstreamMetrics struct {
+	reused, dialed prometheus.Counter
+	active         prometheus.Gauge
+	seconds        prometheus.Observer
+}
+
+// Upstream returns what counts for the upstream with a name.
+func (m *Metrics) Upstream(name string) *UpstreamMetrics {
+	return &UpstreamMetrics{
+		reused:  m.upstreamUses.get(name, "true"),
+		dialed:  m.upstreamUses.get(name, "false"),
+		active:  m.upstreamActive.get(name),
+		seconds: m.upstreamSeconds.get(name),
+	}
+}
+
+// ConnectionTaken counts a connection that an attempt begins to use; it is
+// active until ConnectionLeft.
+func (u *UpstreamMetrics) ConnectionTaken(reused bool) {
+	if reused {
+		u.reused.Inc()
+	} else {
+		u.dialed.Inc()
+	}
+	u.active.Inc()
+}
+
+// ConnectionLeft counts a connection that no attempt uses any longer.
+func (u *UpstreamMetrics) ConnectionLeft() { u.active.Dec() }
+
+// Observe counts how long an attempt waited for the head of its response.
+func (u *UpstreamMetrics) Observe(duration time.Duration) { u.seconds.Observe(duration.Seconds()) }
+
+// ListenerMetrics counts what happens at one listener. Its methods are safe
+// for concurrent use, take no lock and allocate nothing.
+type ListenerMetrics struct {
+	connections prometheus.Gauge
+	violations  prometheus.Counter
+}
+
+// Listener returns what counts for the listener with a name.
+func (m *Metrics) Listener(name string) *ListenerMetrics {
+	return &ListenerMetrics{connections: m.downstream.get(name), violations: m.pathViolations.get(name)}
+}
+
+// ConnectionOpened counts a client's connection in, until ConnectionClosed.
+func (l *ListenerMetrics) ConnectionOpened() { l.connections.Inc() }
+
+// ConnectionClosed counts a client's connection out.
+func (l *ListenerMetrics) ConnectionClosed() { l.connections.Dec() }
+
+// PathViolation counts a path that breaks a rule and was let through.
+func (l *ListenerMetrics) PathViolation() { l.violations.Inc() }
