@@ -1,0 +1,26 @@
+// Package pipeline has an init, and a default registry.
+package pipeline
+
+import (
+	"log/slog"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"sluice/internal/message"
+)
+
+var kinds []message.Message
+
+func init() { // want init
+	kinds = append(kinds, message.Message{}) // want state
+}
+
+// Register tells everybody.
+func Register(logger *slog.Logger, registry *prometheus.Registry, c prometheus.Collector) {
+	logger.Info("registered")
+	registry.MustRegister(c)
+	slog.Info("registered")                                // want registry
+	prometheus.MustRegister(c)                             // want registry
+	promauto.NewCounter(prometheus.CounterOpts{Name: "x"}) // want registry
+}

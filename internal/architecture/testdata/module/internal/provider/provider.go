@@ -1,0 +1,2 @@
+// Package provider stands below its own sources.
+package provider

@@ -1,0 +1,2 @@
+// Package util stands nowhere, under a name that says nothing.
+package util // want package name
