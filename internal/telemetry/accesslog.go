@@ -25,12 +25,14 @@ const (
 	// defaultQueueBytes bounds what waits to be written.
 	defaultQueueBytes = 4 << 20
 	// keptBytes is how large a queue's buffer may be kept for reuse.
-	keptBytes = 256 << 10
+	keptBytes = 1 << 20
 	// drainTime is how long a released log may wait for a slow reader.
 	drainTime = 5 * time.Second
 	// tellEvery bounds how often dropped lines are told of.
 	tellEvery = time.Minute
 )
+
+var newline = []byte{'\n'}
 
 // Options are what an access log needs besides its settings.
 type Options struct {
@@ -151,7 +153,7 @@ func (l *AccessLog) Start() error {
 // openLog opens a file to append to. O_NONBLOCK is for a named pipe: without a
 // reader, opening it fails instead of waiting for one.
 func openLog(path string) (*os.File, error) {
-	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND|syscall.O_NONBLOCK, 0o640)
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND|syscall.O_NONBLOCK, 0o640) //nolint:gosec // the group may read: shippers of logs run under it
 	if err != nil {
 		return nil, fmt.Errorf("the access log cannot be opened: %w", err)
 	}
@@ -322,6 +324,7 @@ func (l *AccessLog) tellDropped(lines int) {
 // write writes whole lines in one call, and tells about the first of several
 // failures in a row.
 func (l *AccessLog) write(batch []byte) {
+	lines := bytes.Count(batch, newline)
 	if l.cut {
 		batch = slices.Insert(batch, 0, '\n') // part of a line stands there: let it be one of its own
 	}
@@ -336,7 +339,7 @@ func (l *AccessLog) write(batch []byte) {
 		l.failing, l.lost = false, 0
 		return
 	}
-	lost := bytes.Count(batch[n:], []byte{'\n'})
+	lost := min(bytes.Count(batch[n:], newline), lines)
 	l.lost += lost
 	l.options.Metrics.accessLogDropped(lost)
 	l.options.Metrics.accessLogFailed()

@@ -1,8 +1,6 @@
 package telemetry
 
-import (
-	"strconv"
-)
+import "strconv"
 
 // appendCommon writes a record in the Common Log Format: address, "-",
 // consumer, time, request line, status, bytes.
@@ -67,7 +65,7 @@ func appendWord(dst []byte, s string) []byte {
 // and backslashes as \xHH, so that no value ends its field or its line; a space
 // too where it would part words.
 func appendEscaped(dst []byte, s string, word bool) []byte {
-	for i := 0; i < len(s); i++ {
+	for i := range len(s) {
 		c := s[i]
 		if c < ' ' || c >= 0x7f || c == '"' || c == '\\' || word && c == ' ' {
 			dst = append(dst, '\\', 'x', hexDigits[c>>4], hexDigits[c&15])

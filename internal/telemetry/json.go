@@ -141,8 +141,11 @@ func appendFigure(dst []byte, r *Record, field int) []byte {
 // appendTime writes RFC 3339 with milliseconds, in UTC.
 func appendTime(dst []byte, t time.Time) []byte {
 	dst = append(dst, '"')
-	dst = t.UTC().AppendFormat(dst, "2006-01-02T15:04:05.000Z")
-	return append(dst, '"')
+	t = t.UTC()
+	dst = t.AppendFormat(dst, time.RFC3339) // the one layout that package time writes without parsing it
+	millis := t.Nanosecond() / int(time.Millisecond)
+	dst = append(dst[:len(dst)-len("Z")], '.', byte('0'+millis/100), byte('0'+millis/10%10), byte('0'+millis%10))
+	return append(dst, 'Z', '"')
 }
 
 func appendClient(dst []byte, r *Record) []byte {
