@@ -225,8 +225,11 @@ func filesAreShort(p *pkg, lines int, report func(token.Pos, string)) {
 	}
 }
 
-// inspectProduct visits every node outside test files.
+// inspectProduct visits every node outside tests and what is made for them.
 func (p *pkg) inspectProduct(visit func(ast.Node)) {
+	if table[p.path].test {
+		return
+	}
 	for _, f := range p.files {
 		if f.test {
 			continue

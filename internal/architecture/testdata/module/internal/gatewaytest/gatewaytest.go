@@ -2,6 +2,7 @@
 package gatewaytest
 
 import (
+	"net/http"
 	"net/http/httptest"
 
 	"sluice/internal/proxy"
@@ -9,4 +10,7 @@ import (
 )
 
 // Start starts.
-func Start(any) *httptest.Server { _, _ = proxy.Serve, server.Serve; return nil }
+func Start(any) *httptest.Server {
+	_, _, _ = proxy.Serve, server.Serve, http.DefaultClient
+	return nil
+}
