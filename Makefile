@@ -22,7 +22,7 @@ BENCHPKG  ?= ./...
 FUZZTIME  ?= 2m
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test lint fmt bench fuzz cover clean
+.PHONY: help run build test lint fmt docs bench fuzz cover clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,17 +37,21 @@ test: ## install what the tests need, and run all of them with the race detector
 	@scripts/test-setup
 	PATH="$$PATH:/usr/sbin:/sbin" go test -race $(TESTFLAGS) ./...
 
-lint: ## formatting, vet, lint rules, module files, scripts
+lint: ## formatting, vet, lint rules, module files, generated documents, scripts
 	@unformatted=$$(gofmt -s -l $(SOURCES)); \
 	if [ -n "$$unformatted" ]; then echo "not formatted (make fmt mends it):" $$unformatted >&2; exit 1; fi
 	go vet ./...
 	$(GOLANGCI) run ./...
 	go mod tidy -diff
 	go -C tools mod tidy -diff
+	go run ./cmd/sluice schema --markdown | diff -u docs/configuration.md - || { echo 'docs/configuration.md is not current: make docs' >&2; exit 1; }
 	@scripts/check-scripts $(SCRIPTS)
 
 fmt: ## format all Go files, imports included
 	$(GOLANGCI) fmt ./...
+
+docs: build ## write docs/configuration.md from the code
+	$(BIN) schema --markdown >docs/configuration.md
 
 bench: ## run the benchmarks (BENCH, BENCHTIME, BENCHPKG)
 	@scripts/machine
