@@ -1,0 +1,223 @@
+package transport
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"sluice/internal/message"
+	"sluice/internal/model"
+	"sluice/internal/pipeline"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// peer is the endpoint's side of a connection.
+type peer struct {
+	t *testing.T
+	net.Conn
+	*bufio.Reader
+}
+
+func (p *peer) Read(b []byte) (int, error) { return p.Reader.Read(b) }
+
+// head reads up to the end of a request's head; empty where the connection ends.
+func (p *peer) head() string {
+	var head strings.Builder
+	for {
+		line, err := p.ReadString('\n')
+		head.WriteString(line)
+		if err != nil || line == "\r\n" {
+			return head.String()
+		}
+	}
+}
+
+// until reads up to and with a text.
+func (p *peer) until(text string) string {
+	var got strings.Builder
+	for !strings.HasSuffix(got.String(), text) {
+		b, err := p.ReadByte()
+		if err != nil {
+			p.t.Errorf("waiting for %q the endpoint got %q and %v", text, got.String(), err)
+			break
+		}
+		got.WriteByte(b)
+	}
+	return got.String()
+}
+
+func (p *peer) say(text string) { _, _ = io.WriteString(p.Conn, text) }
+
+// scripted starts an endpoint that runs script on every connection and closes
+// it thereafter.
+func scripted(t *testing.T, script func(p *peer)) model.Endpoint {
+	t.Helper()
+	return serveScript(t, "tcp", "127.0.0.1:0", script)
+}
+
+func serveScript(t *testing.T, network, address string, script func(p *peer)) model.Endpoint {
+	t.Helper()
+	listener, err := net.Listen(network, address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var served sync.WaitGroup
+	var mu sync.Mutex
+	open := map[net.Conn]bool{}
+	served.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			mu.Lock()
+			open[conn] = true
+			mu.Unlock()
+			served.Go(func() {
+				defer conn.Close()
+				script(&peer{t, conn, bufio.NewReader(conn)})
+			})
+		}
+	})
+	t.Cleanup(func() {
+		listener.Close()
+		mu.Lock()
+		for conn := range open {
+			conn.Close()
+		}
+		mu.Unlock()
+		served.Wait()
+	})
+	endpoint := model.Endpoint{URL: "http://" + listener.Addr().String(), Scheme: "http", Address: listener.Addr().String(), Host: listener.Addr().String(), Weight: 1}
+	if network == "unix" {
+		endpoint.URL, endpoint.Address, endpoint.Host = "unix:"+address, "unix:"+address, "localhost"
+	}
+	return endpoint
+}
+
+const ok = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+
+// answering serves requests without bodies with one text each.
+func answering(text string) func(p *peer) {
+	return func(p *peer) {
+		for p.head() != "" {
+			p.say(text)
+		}
+	}
+}
+
+type setup struct {
+	pool     model.Pool
+	timeouts model.AttemptTimeouts
+	observer Observer
+	dial     dialer
+}
+
+// open returns a transport to an endpoint that is released with the test.
+func open(t *testing.T, endpoint model.Endpoint, s setup) *standard {
+	t.Helper()
+	if s.dial == nil {
+		s.dial = (&net.Dialer{}).DialContext
+	}
+	transport := newStandard("up", endpoint, s.pool, s.timeouts, s.observer, s.dial)
+	t.Cleanup(transport.Release)
+	return transport
+}
+
+func get(path string) *message.Request {
+	return &message.Request{Protocol: message.HTTP11, Method: "GET", Scheme: "http", Host: "shop.test", Path: path}
+}
+
+func post(body io.Reader, length int64) *message.Request {
+	r := get("/")
+	r.Method, r.Body, r.Length = "POST", io.NopCloser(body), length
+	return r
+}
+
+// ask does an attempt that must succeed and reads its body.
+func ask(t *testing.T, transport pipeline.Transport, request *message.Request) (*message.Response, string) {
+	t.Helper()
+	response, err := transport.RoundTrip(t.Context(), request, nil)
+	if err != nil {
+		t.Fatalf("RoundTrip: %v", err)
+	}
+	return response, drain(t, response)
+}
+
+func drain(t *testing.T, response *message.Response) string {
+	t.Helper()
+	if response.Body == nil {
+		return ""
+	}
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatalf("body: %v", err)
+	}
+	if err := response.Body.Close(); err != nil {
+		t.Fatalf("Close: %v", err)
+	}
+	return string(body)
+}
+
+// fails does an attempt that must fail.
+func fails(t *testing.T, transport pipeline.Transport, ctx context.Context, request *message.Request) error {
+	t.Helper()
+	response, err := transport.RoundTrip(ctx, request, nil)
+	if err == nil {
+		_ = response.Close()
+		t.Fatalf("RoundTrip gave status %d, no error", response.Status)
+	}
+	return err
+}
+
+// wantError checks the word, status and fault of an error.
+func wantError(t *testing.T, err error, word pipeline.Word) *pipeline.Error {
+	t.Helper()
+	var e *pipeline.Error
+	if !errors.As(err, &e) || e.Word != word {
+		t.Fatalf("error %v, want %s", err, word)
+	}
+	return e
+}
+
+// eventually waits for a condition.
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !holds(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// within fails the test if a channel stays silent.
+func within[T any](t *testing.T, what string, c <-chan T) T {
+	t.Helper()
+	select {
+	case v := <-c:
+		return v
+	case <-time.After(20 * time.Second):
+		t.Fatalf("never: %s", what)
+		panic("unreachable")
+	}
+}
+
+func fieldText(fields message.Fields) string {
+	var lines []string
+	for _, f := range fields {
+		lines = append(lines, f.Name+": "+f.Value)
+	}
+	return strings.Join(lines, "\n")
+}
+
+func itoa(n int) string { return strconv.Itoa(n) }

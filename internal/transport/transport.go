@@ -1,0 +1,56 @@
+// Package transport sends attempts to endpoints: it owns the connections, their
+// pools and their limits, and says what went wrong. It chooses no endpoint,
+// rewrites no request and knows no route; what it is given goes out as it is.
+//
+// The files named standard* are the adapter to net/http's Transport; nothing
+// else here knows it.
+package transport
+
+import (
+	"context"
+	"net"
+	"strings"
+
+	"sluice/internal/lease"
+	"sluice/internal/model"
+	"sluice/internal/pipeline"
+)
+
+// Observer is told of connections, for metrics. The zero value and every nil
+// function are fine. The functions are called from many goroutines and must not
+// block.
+type Observer struct {
+	Opened func(upstream, endpoint string) // a connection was made
+	Reused func(upstream, endpoint string) // an attempt took a connection that had served before
+	Closed func(upstream, endpoint string) // a connection that was told as opened is closed
+}
+
+// dialer makes a connection; network is tcp or unix.
+type dialer func(ctx context.Context, network, address string) (net.Conn, error)
+
+// settings are what a pool's identity has beside its upstream and endpoint.
+type settings struct {
+	Pool     model.Pool
+	Timeouts model.AttemptTimeouts
+}
+
+// Acquire returns the transport to an endpoint of an upstream. It is shared
+// with every snapshot that has the same endpoint with the same settings, so its
+// connections outlive reloads; the observer is that of the first of them.
+//
+// When the last set that holds it is released, idle connections close at once,
+// exchanges and tunnels under way go on, and their connections close with them.
+func Acquire(set *lease.Set, upstreamName string, endpoint model.Endpoint, pool model.Pool, timeouts model.AttemptTimeouts, observer Observer) pipeline.Transport {
+	key := strings.Join([]string{"transport", upstreamName, endpoint.URL, model.Text(settings{pool, timeouts})}, "\n")
+	return lease.Acquire(set, key, func() *standard {
+		return newStandard(upstreamName, endpoint, pool, timeouts, observer, (&net.Dialer{}).DialContext)
+	})
+}
+
+// network returns what a dialer needs to reach an endpoint.
+func network(endpoint model.Endpoint) (name, address string) {
+	if path, ok := strings.CutPrefix(endpoint.Address, "unix:"); ok {
+		return "unix", path
+	}
+	return "tcp", endpoint.Address
+}
