@@ -1,0 +1,248 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"sluice/internal/pipeline"
+)
+
+// adapter serves net/http's requests by the pipeline.
+type adapter struct {
+	listener   *Listener
+	generation *generation
+}
+
+// ServeHTTP passes one exchange through the pipeline and writes its response.
+func (a *adapter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c, _ := r.Context().Value(connKey{}).(*conn)
+	if c != nil && c.closed.Load() {
+		panic(http.ErrAbortHandler) // a request that was buffered when the connection ended
+	}
+	t := newTurn(a, c, w, r)
+	cut := t.run()
+	t.finish(cut)
+	if t.hijacked {
+		_ = c.Close()
+	}
+	if cut {
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// turn is an exchange as the adapter sees it: both net/http's side and the
+// pipeline's. It belongs to the goroutine of the connection but for what out
+// guards.
+type turn struct {
+	*adapter
+	c    *conn // nil where a library owns the connection
+	w    http.ResponseWriter
+	r    *http.Request
+	rc   *http.ResponseController
+	x    *pipeline.Exchange
+	body *body // nil: none
+
+	cancel   context.CancelCauseFunc
+	unfollow func() bool // ends the following of net/http's context; may be nil
+	failed   bool        // the response tells an error
+	closing  bool        // the head said that the connection closes
+	hijacked bool        // the connection is ours
+
+	out  sync.Mutex // guards the writing of heads, informational ones too
+	sent bool       // the head, or nothing more may be
+}
+
+func newTurn(a *adapter, c *conn, w http.ResponseWriter, r *http.Request) *turn {
+	t := &turn{adapter: a, c: c, w: w, r: r, rc: http.NewResponseController(w)}
+	m := a.listener.model.Load()
+	request := newRequest(r)
+	if r.ContentLength != 0 {
+		t.body = newBody(t, m)
+		request.Body, request.Trailer = t.body, t.body.trailer
+		if err := t.rc.EnableFullDuplex(); err != nil && !errors.Is(err, http.ErrNotSupported) {
+			panic("BUG: no full duplex: " + err.Error())
+		}
+	}
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(r.Context()))
+	t.cancel = cancel
+	t.x = pipeline.NewExchange(ctx, request, m, peerOf(r.RemoteAddr), time.Now())
+	if r.ProtoAtLeast(1, 1) {
+		t.x.Inform = t.inform
+	}
+	if c != nil {
+		end := func(cause error) { cancel(cause) }
+		c.end.Store(&end)
+	}
+	if c == nil || !m.HalfClose {
+		// net/http's context ends as soon as the client closes its writing side,
+		// too; where that is to be served, only a broken connection counts.
+		t.unfollow = context.AfterFunc(r.Context(), func() { cancel(t.cause()) })
+	}
+	return t
+}
+
+// cause is why net/http's context has ended.
+func (t *turn) cause() error {
+	if t.body != nil {
+		if err := t.body.verdict(); err != nil {
+			return err
+		}
+	}
+	return pipeline.ErrClientGone
+}
+
+// run serves the exchange and writes its response. cut says that the client
+// must see the connection break.
+func (t *turn) run() (cut bool) {
+	err := t.serve()
+	switch {
+	case errors.Is(err, http.ErrAbortHandler):
+		t.note(err)
+		_ = t.x.Response.Close() // the error at hand is the one to tell
+		return true
+	case err != nil:
+		t.fail(err)
+	}
+	return t.respond()
+}
+
+// serve calls the service. A panic becomes an error.
+func (t *turn) serve() (err error) {
+	if err := t.refusal(); err != nil {
+		return err
+	}
+	defer func() {
+		if value := recover(); value != nil {
+			err = t.recovered(value)
+		}
+	}()
+	return t.listener.service.Serve(t.x)
+}
+
+// refusal is what the listener refuses before anything of the body is read.
+func (t *turn) refusal() error {
+	limit := t.x.Listener.Limits.Body
+	var e *pipeline.Error
+	switch {
+	case t.c != nil && t.r.ProtoMajor != 1: // net/http lets the preface of HTTP/2 pass
+		e = pipeline.NewError(pipeline.BadVersion, fmt.Errorf("%s on an HTTP/1.1 connection", t.r.Proto))
+	case limit > 0 && t.r.ContentLength > limit:
+		e = pipeline.NewError(pipeline.BodyTooLarge, fmt.Errorf("%d bytes are announced, limits.body is %d", t.r.ContentLength, limit))
+	default:
+		return nil
+	}
+	e.Close = true
+	return e
+}
+
+func (t *turn) recovered(value any) error {
+	if err, ok := value.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+		return err
+	}
+	t.x.Identify()
+	t.listener.log.Error("an exchange panicked", "request_id", t.x.ID, "panic", fmt.Sprint(value), "stack", string(debug.Stack()))
+	return pipeline.NewError(pipeline.Internal, fmt.Errorf("panic: %v", value))
+}
+
+// fail makes an error the response.
+func (t *turn) fail(err error) {
+	pipeline.Fail(t.x, t.blame(err))
+	t.failed = true
+}
+
+// note records an error that no response can tell any more. The first one is
+// what ended the exchange.
+func (t *turn) note(err error) {
+	if t.x.Err == nil {
+		t.x.Err = pipeline.AsError(t.blame(err))
+	}
+}
+
+// blame returns the error behind an error: where the client's body failed, what
+// the upstream did about it is not the cause.
+func (t *turn) blame(err error) error {
+	if t.body != nil {
+		if own := t.body.failure(); own != nil {
+			return own
+		}
+	}
+	return err
+}
+
+// lost is the error of a response that could not be written.
+func (t *turn) lost(err error) error {
+	if cause := context.Cause(t.x.Context()); cause != nil && !errors.Is(cause, pipeline.ErrClientGone) {
+		return cause
+	}
+	return pipeline.NewError(pipeline.ClientClosed, fmt.Errorf("%w: %w", pipeline.ErrClientGone, err))
+}
+
+// finish ends everything that the exchange has under way, and says so to the
+// service.
+func (t *turn) finish(cut bool) {
+	t.out.Lock()
+	t.sent = true // an informational response that comes late is dropped
+	t.out.Unlock()
+	if t.unfollow != nil {
+		t.unfollow()
+	}
+	if t.c != nil {
+		t.c.end.Store(nil)
+		t.c.stall.Store(0)
+	}
+	if t.body != nil {
+		t.settleBody(cut)
+		t.x.BytesIn = t.body.count()
+	}
+	t.cancel(nil)
+	t.listener.done(t.x)
+}
+
+// settleBody decides about a body that was not read to its end. The rest of a
+// small one is thrown away by net/http, within a time; with any other the
+// connection ends, because what follows on it cannot be told from a request.
+func (t *turn) settleBody(cut bool) {
+	whole, interrupted := t.body.finish()
+	if whole || t.c == nil {
+		return
+	}
+	until := past()
+	switch {
+	case !cut && !interrupted && !t.closing && t.body.small():
+		t.c.discarding.Store(true)
+		until = time.Now().Add(t.listener.limits.drain)
+	default:
+		t.c.last.Store(true)
+		t.c.lingering.Store(!cut)
+	}
+	_ = t.rc.SetReadDeadline(until) // fails on a closed connection only
+}
+
+// past is a deadline that is over.
+func past() time.Time { return time.Unix(1, 0) }
+
+// done tells the service that an exchange is over.
+func (l *Listener) done(x *pipeline.Exchange) {
+	defer func() {
+		if value := recover(); value != nil {
+			l.log.Error("the end of an exchange panicked", "request_id", x.ID, "panic", fmt.Sprint(value), "stack", string(debug.Stack()))
+		}
+	}()
+	l.service.Done(x)
+}
+
+// peerOf is the other end of a connection; invalid where it has no address, as
+// on a Unix socket.
+func peerOf(address string) netip.AddrPort {
+	peer, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return netip.AddrPort{}
+	}
+	return peer
+}

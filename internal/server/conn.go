@@ -1,0 +1,142 @@
+package server
+
+import (
+	"errors"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"sluice/internal/pipeline"
+)
+
+// lingerBytes is the most that a closing connection reads on.
+const lingerBytes = 64 << 20
+
+// connKey is the key of the *conn in the context of its requests.
+type connKey struct{}
+
+// halfCloser is a connection whose writing side can end alone.
+type halfCloser interface{ CloseWrite() error }
+
+// conn is a connection to a client. net/http's server owns it, after a hijack
+// the tunnel does: the owner calls Close. Others may kill it at any time.
+type conn struct {
+	net.Conn
+	listener *Listener
+	name     string // of the listener when it was taken
+	since    time.Time
+
+	busy       atomic.Bool // something of a request has come and its exchange is not over
+	served     atomic.Bool // an exchange is over
+	last       atomic.Bool // no further request may be served
+	lingering  atomic.Bool // the client may still be sending: Close reads on for a while
+	discarding atomic.Bool // the rest of a request's body is being thrown away
+	tunnel     atomic.Bool // no longer HTTP
+	closed     atomic.Bool
+	stall      atomic.Int64 // how long a client may take nothing of what is written, in ns; 0: for ever
+	end        atomic.Pointer[func(cause error)]
+
+	once     sync.Once
+	closeErr error
+}
+
+// Read notes that something came, and ends the exchange if the connection
+// broke. The end of what the client sends is net/http's to interpret.
+func (c *conn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n > 0 && !c.busy.Load() {
+		c.busy.Store(true)
+	}
+	switch {
+	case err == nil, errors.Is(err, io.EOF):
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		if c.discarding.Load() {
+			c.last.Store(true) // the rest of the body must not be taken for a request
+		}
+	default:
+		c.interrupt(pipeline.ErrClientGone)
+	}
+	return n, err
+}
+
+// Write fails when the client takes nothing for as long as stall says; as long
+// as it takes a byte now and then, Write goes on.
+func (c *conn) Write(p []byte) (written int, err error) {
+	stall := time.Duration(c.stall.Load())
+	if stall <= 0 {
+		return c.Conn.Write(p)
+	}
+	for {
+		if err := c.Conn.SetWriteDeadline(time.Now().Add(stall)); err != nil {
+			return written, err
+		}
+		n, err := c.Conn.Write(p[written:])
+		written += n
+		if n > 0 && written < len(p) && errors.Is(err, os.ErrDeadlineExceeded) {
+			continue
+		}
+		return written, err
+	}
+}
+
+// CloseWrite ends the writing side. net/http calls it where the client may not
+// have read the last response yet, so Close lingers.
+func (c *conn) CloseWrite() error {
+	c.lingering.Store(true)
+	return c.closeWrite()
+}
+
+func (c *conn) closeWrite() error {
+	half, ok := c.Conn.(halfCloser)
+	if !ok {
+		return errors.ErrUnsupported
+	}
+	return half.CloseWrite()
+}
+
+// Close is the owner's: it closes the connection, after lingering where that is
+// due, and takes it off the listener's books. Only the first call counts.
+func (c *conn) Close() error {
+	c.once.Do(func() {
+		c.closed.Store(true)
+		if c.lingering.Load() && c.closeWrite() == nil {
+			c.linger()
+		}
+		c.closeErr = c.Conn.Close()
+		c.listener.drop(c)
+	})
+	return c.closeErr
+}
+
+// linger reads until the client closes too (RFC 9112 9.6): bytes that arrive at
+// a closed socket are answered with a reset, which may take the response from
+// the client before it was read.
+func (c *conn) linger() {
+	if c.Conn.SetReadDeadline(time.Now().Add(c.listener.limits.linger)) == nil {
+		_, _ = io.CopyN(io.Discard, c.Conn, lingerBytes) // any end will do
+	}
+}
+
+// kill closes the connection under its owner, which sees an error and closes
+// in turn.
+func (c *conn) kill() {
+	_ = c.Conn.Close() // the owner sees what becomes of it
+}
+
+// reset makes the coming close a reset, so that a response that ends with the
+// connection does not look whole.
+func (c *conn) reset() {
+	if tcp, ok := c.Conn.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0) // fails on a closed connection only
+	}
+}
+
+// interrupt ends the exchange under way, if there is one.
+func (c *conn) interrupt(cause error) {
+	if end := c.end.Load(); end != nil {
+		(*end)(cause)
+	}
+}

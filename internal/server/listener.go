@@ -1,0 +1,208 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"time"
+
+	"sluice/internal/model"
+	"sluice/internal/pipeline"
+)
+
+// Start binds the socket. Connections wait in its queue until Serve.
+func (l *Listener) Start() error {
+	socket, err := bind(l.address, l.listen)
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.socket = socket
+	return nil
+}
+
+// Serve accepts connections from now on, and serves new requests by m. It is
+// called after every swap of the snapshot: requests that have begun keep the
+// settings they began with; connections whose time-outs or header limit are no
+// longer the current ones close after their next response. No connection is
+// lost. After Release it does nothing.
+func (l *Listener) Serve(m *model.Listener) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.socket == nil {
+		panic("BUG: Serve before Start")
+	}
+	if l.ending.Load() {
+		return
+	}
+	l.model.Store(m)
+	before := l.generation
+	if before != nil && before.settings == settingsOf(m) {
+		return
+	}
+	l.generation = newGeneration(l, m)
+	l.tasks++
+	go l.generation.serve()
+	if before != nil {
+		before.retire()
+		return
+	}
+	l.tasks++
+	go l.accept(l.socket)
+}
+
+// Release ends the listener: it accepts no more, closes idle connections, and
+// lets what is under way finish; responses carry Connection: close from now on.
+// It does not block; a second call does nothing.
+func (l *Listener) Release() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ending.Swap(true) {
+		return
+	}
+	close(l.ended)
+	if l.socket != nil {
+		if err := l.socket.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+			l.log.Warn("a socket did not close cleanly", "listener", l.model.Load().Name, "error", err)
+		}
+		if !l.handed {
+			l.socket.remove()
+		}
+	}
+	l.sweep()
+	l.settle()
+}
+
+// Shutdown is Release for a process that ends: it waits until every exchange
+// and tunnel is done, or until ctx ends; then it cuts the rest and says so with
+// an error that wraps ctx's cause.
+func (l *Listener) Shutdown(ctx context.Context) error {
+	l.Release()
+	select {
+	case <-l.quiet:
+		return nil
+	default:
+	}
+	select {
+	case <-l.quiet:
+		return nil
+	case <-ctx.Done():
+	}
+	count := l.cut()
+	patience := time.NewTimer(l.limits.end)
+	defer patience.Stop()
+	select {
+	case <-l.quiet:
+	case <-patience.C:
+	}
+	return fmt.Errorf("listener %s: %d connections were cut: %w", l.model.Load().Name, count, context.Cause(ctx))
+}
+
+// errStopped ends exchanges that outlast the drain time.
+var errStopped = errors.New("the gateway stopped before the exchange was done")
+
+// cut ends every connection and exchange, and tells how many there were.
+func (l *Listener) cut() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for c := range l.conns {
+		c.interrupt(pipeline.NewError(pipeline.Internal, errStopped))
+		if c.busy.Load() && !c.tunnel.Load() {
+			c.reset()
+		}
+		c.kill()
+	}
+	return len(l.conns)
+}
+
+// sweep closes idle connections. One that is new and silent may have a request
+// on its way, and gets a moment. l.mu is held.
+func (l *Listener) sweep() {
+	young := false
+	for c := range l.conns {
+		switch {
+		case c.busy.Load():
+		case c.served.Load() || time.Since(c.since) >= l.limits.fresh:
+			c.kill()
+		default:
+			young = true
+		}
+	}
+	if young {
+		time.AfterFunc(l.limits.fresh, func() {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.sweep()
+		})
+	}
+}
+
+// settle notes that nothing is left. l.mu is held.
+func (l *Listener) settle() {
+	if l.tasks > 0 || !l.ending.Load() {
+		return
+	}
+	select {
+	case <-l.quiet:
+	default:
+		close(l.quiet)
+	}
+}
+
+// leave ends one of the tasks that Shutdown waits for.
+func (l *Listener) leave() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.tasks--
+	l.settle()
+}
+
+// Addr is the address of the socket; nil before Start.
+func (l *Listener) Addr() net.Addr {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.socket == nil {
+		return nil
+	}
+	return l.socket.Addr()
+}
+
+// File returns a duplicate of the listening socket, for a process that takes
+// over; the caller closes it. From then on the file of a Unix socket is the
+// other process's and stays when this listener ends.
+func (l *Listener) File() (*os.File, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.socket == nil || l.ending.Load() {
+		return nil, fmt.Errorf("listener %s has no socket: %w", l.model.Load().Name, net.ErrClosed)
+	}
+	file, err := l.socket.duplicate()
+	if err != nil {
+		return nil, fmt.Errorf("listener %s: %w", l.model.Load().Name, err)
+	}
+	l.handed = true
+	return file, nil
+}
+
+// Status is what people see of a listener.
+type Status struct {
+	Name        string `json:"name"`
+	Address     string `json:"address"` // that of the socket, so with the port that port 0 became
+	Connections int    `json:"connections"`
+	Tunnels     int64  `json:"tunnels"` // of the connections
+	Refused     int64  `json:"refused"` // connections past limits.connections, ever
+}
+
+// Status tells how the listener is.
+func (l *Listener) Status() Status {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	status := Status{Name: l.model.Load().Name, Address: l.address, Connections: len(l.conns), Tunnels: l.tunnels.Load(), Refused: l.refused.Load()}
+	if l.socket != nil && l.socket.path == "" {
+		status.Address = l.socket.Addr().String()
+	}
+	return status
+}

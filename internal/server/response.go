@@ -1,0 +1,299 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/net/http/httpguts"
+
+	"sluice/internal/message"
+	"sluice/internal/pipeline"
+)
+
+// respond writes the exchange's response. cut says that it is not whole, and
+// that the client must see so.
+func (t *turn) respond() (cut bool) {
+	defer func() {
+		if value := recover(); value != nil {
+			t.note(t.recovered(value))
+			cut = true
+		}
+	}()
+	if t.failed && t.x.Err.Word == pipeline.ClientClosed {
+		return true // nobody reads
+	}
+	if fault := t.misfit(); fault != nil {
+		t.fail(fault)
+	}
+	if t.x.Response.Tunnel != nil {
+		return t.tunnel()
+	}
+	return t.write()
+}
+
+// misfit tells why a response cannot be written as it is.
+func (t *turn) misfit() error {
+	r := t.x.Response
+	switch {
+	case r == nil:
+		return pipeline.NewError(pipeline.Internal, errors.New("no handler set a response"))
+	case r.Status == http.StatusSwitchingProtocols && r.Tunnel == nil, r.Status < 200 && r.Status != http.StatusSwitchingProtocols, r.Status > 599:
+		return pipeline.NewError(pipeline.UpstreamProtocol, fmt.Errorf("a response of status %d", r.Status))
+	case r.Tunnel == nil:
+		return nil
+	case r.Status != http.StatusSwitchingProtocols:
+		return pipeline.NewError(pipeline.Internal, fmt.Errorf("a tunnel with status %d", r.Status))
+	case t.c == nil || t.r.ProtoMajor != 1 || t.r.ProtoMinor == 0:
+		return pipeline.NewError(pipeline.UpstreamProtocol, fmt.Errorf("an upgrade on %s", t.x.Request.Protocol))
+	case t.body != nil && !t.body.complete():
+		return pipeline.NewError(pipeline.UpstreamProtocol, errors.New("an upgrade before the end of the request"))
+	}
+	return nil
+}
+
+// write sends head, body and trailers. The head goes out at once, and each part
+// of the body as it comes: nothing is held back for more.
+func (t *turn) write() (cut bool) {
+	r := t.x.Response
+	defer func() { _ = r.Close() }() // read to its end, or told already
+	t.stall()
+	withBody := r.Body != nil && t.allowsBody(r.Status)
+	t.head(withBody)
+	if err := t.rc.Flush(); err != nil {
+		t.note(t.lost(err))
+		return true
+	}
+	if !withBody {
+		return false
+	}
+	if err := t.copyBody(); err != nil {
+		t.note(err)
+		if t.c != nil && r.Length < 0 && t.r.ProtoMajor == 1 && t.r.ProtoMinor == 0 {
+			t.c.reset() // the body ends with the connection: a plain close would look like its end
+		}
+		return true
+	}
+	if r.Length < 0 && r.Trailer != nil {
+		t.trailers(r.Trailer())
+	}
+	return false
+}
+
+// allowsBody tells whether a response has content (RFC 9110 6.4.1).
+func (t *turn) allowsBody(status int) bool {
+	switch status {
+	case http.StatusNoContent, http.StatusResetContent, http.StatusNotModified:
+		return false
+	}
+	return t.r.Method != http.MethodHead
+}
+
+// stall bounds how long the client may take nothing of the response: the
+// route's idle time-out, which the proxy cannot see while it waits for a read.
+func (t *turn) stall() {
+	if t.c == nil || t.x.Route == nil {
+		return
+	}
+	idle := t.x.Route.Timeouts.Idle
+	kind := t.x.Response.Fields.Get(message.ContentType)
+	if t.x.Response.Tunnel != nil || strings.HasPrefix(kind, "text/event-stream") || strings.HasPrefix(kind, "application/grpc") {
+		idle = t.x.Route.Timeouts.IdleStream
+	}
+	t.c.stall.Store(int64(idle))
+}
+
+// copyBody streams the body to the client.
+func (t *turn) copyBody() error {
+	buffer := t.listener.buffers.Get().(*[bufferSize]byte)
+	defer t.listener.buffers.Put(buffer)
+	r := t.x.Response
+	left := r.Length
+	for {
+		n, err := r.Body.Read(buffer[:])
+		if r.Length >= 0 && int64(n) > left {
+			n, err = int(left), errors.New("the body of the response is longer than its length")
+		}
+		if n > 0 {
+			left -= int64(n)
+			written, lost := t.w.Write(buffer[:n])
+			t.x.BytesOut += int64(written)
+			if lost == nil {
+				lost = t.rc.Flush()
+			}
+			if lost != nil {
+				return t.lost(lost)
+			}
+		}
+		switch {
+		case errors.Is(err, io.EOF) && r.Length >= 0 && left > 0:
+			return fmt.Errorf("the body of the response is shorter than its length: %w", io.ErrUnexpectedEOF)
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		}
+	}
+}
+
+// head gives net/http the head of the response.
+func (t *turn) head(withBody bool) {
+	t.out.Lock()
+	defer t.out.Unlock()
+	t.sent = true
+	r := t.x.Response
+	t.closing = t.closes()
+	h := t.w.Header()
+	if r.Status != http.StatusNotModified {
+		h["Content-Type"] = nil // no sniffing
+	}
+	for i := range r.Fields {
+		if field := &r.Fields[i]; passes(field) && field.ID != message.XRequestID && (field.ID != message.Trailer || r.Trailer != nil) {
+			name := headerName(field, r.Status)
+			h[name] = append(h[name], field.Value)
+		}
+	}
+	t.x.Identify()
+	h[message.XRequestID.String()] = []string{t.x.ID}
+	if length, told := t.contentLength(withBody); told {
+		h[headerName(&message.Field{Name: "Content-Length", ID: message.ContentLength}, r.Status)] = []string{decimal(length)}
+	}
+	if t.closing && t.r.ProtoMajor == 1 {
+		h["Connection"] = []string{"close"}
+	}
+	t.w.WriteHeader(r.Status)
+}
+
+// contentLength is what Content-Length tells (RFC 9110 8.6), if it is sent.
+func (t *turn) contentLength(withBody bool) (int64, bool) {
+	r := t.x.Response
+	switch {
+	case r.Status == http.StatusNoContent:
+		return 0, false
+	case r.Status == http.StatusResetContent:
+		return 0, true
+	case r.Status == http.StatusNotModified, t.r.Method == http.MethodHead, withBody:
+		return r.Length, r.Length >= 0
+	}
+	return 0, true
+}
+
+// closes tells whether the connection ends with this response, as far as that
+// can be known before its body.
+func (t *turn) closes() bool {
+	switch {
+	case t.generation.old.Load(), t.listener.ending.Load(), t.c != nil && t.c.last.Load():
+		return true
+	case t.x.Response.Fields.HasToken(message.Connection, "close"), t.failed && t.x.Err.Close:
+		return true
+	}
+	return t.body != nil && (t.failed || t.body.abandoned()) && !t.body.complete() && !t.body.small()
+}
+
+// headerName is the key under which net/http takes a field. Names keep their
+// spelling but where net/http looks for them itself. It drops some from a 304,
+// which a gateway has to leave there (RFC 9110 15.4.5): a spelling that it does
+// not look for saves them.
+func headerName(field *message.Field, status int) string {
+	switch field.ID {
+	case message.ContentType, message.ContentLength:
+		if status == http.StatusNotModified {
+			return strings.ToLower(field.Name)
+		}
+		return field.ID.String()
+	case message.ContentEncoding, message.Date, message.Trailer:
+		return field.ID.String()
+	}
+	return field.Name
+}
+
+// passes tells whether a field of a response goes to the client: not those
+// about the connection or the framing, which are the engine's, nor what would
+// break the message.
+func passes(field *message.Field) bool {
+	switch field.ID {
+	case message.Connection, message.KeepAlive, message.ProxyConnection, message.TransferEncoding, message.ContentLength, message.TE, message.Upgrade:
+		return false
+	}
+	return valid(field)
+}
+
+func valid(field *message.Field) bool {
+	return httpguts.ValidHeaderFieldName(field.Name) && httpguts.ValidHeaderFieldValue(field.Value)
+}
+
+// trailers hands net/http the trailer fields. The head is out, so its map is
+// free for them: announced ones under their names, others with a prefix.
+func (t *turn) trailers(fields message.Fields) {
+	h := t.w.Header()
+	clear(h)
+	for i := range fields {
+		field := &fields[i]
+		if !valid(field) || !httpguts.ValidTrailerHeader(http.CanonicalHeaderKey(field.Name)) {
+			continue
+		}
+		name := http.TrailerPrefix + field.Name
+		if t.announced(field.Name) {
+			name = http.CanonicalHeaderKey(field.Name)
+		}
+		h[name] = append(h[name], field.Value)
+	}
+}
+
+func (t *turn) announced(trailer string) bool {
+	return t.x.Response.Fields.HasToken(message.Trailer, trailer)
+}
+
+// inform sends an informational response (RFC 9110 15.2), unless the response
+// has begun. It may be called from any goroutine.
+func (t *turn) inform(status int, fields message.Fields) {
+	t.out.Lock()
+	defer t.out.Unlock()
+	if t.sent || status < http.StatusProcessing || status > 199 {
+		return
+	}
+	h := t.w.Header()
+	for i := range fields {
+		if passes(&fields[i]) {
+			h[fields[i].Name] = append(h[fields[i].Name], fields[i].Value)
+		}
+	}
+	t.w.WriteHeader(status)
+	clear(h)
+}
+
+// proceed tells the client to send the body. net/http would do so by itself on
+// the first read, but then an informational response could get between.
+func (t *turn) proceed() {
+	t.out.Lock()
+	defer t.out.Unlock()
+	if !t.sent {
+		t.w.WriteHeader(http.StatusContinue)
+	}
+}
+
+// appendHead appends the head of a response that net/http does not write.
+func appendHead(b []byte, status int, fields message.Fields) []byte {
+	b = append(b, "HTTP/1.1 "...)
+	b = strconv.AppendInt(b, int64(status), 10)
+	b = append(b, ' ')
+	b = append(b, message.Reason(status)...)
+	b = append(b, "\r\n"...)
+	for i := range fields {
+		if valid(&fields[i]) {
+			b = append(b, fields[i].Name...)
+			b = append(b, ": "...)
+			b = append(b, fields[i].Value...)
+			b = append(b, "\r\n"...)
+		}
+	}
+	return append(b, "\r\n"...)
+}
+
+func decimal(n int64) string { return strconv.FormatInt(n, 10) }
+
+func date(now time.Time) string { return now.UTC().Format(http.TimeFormat) }

@@ -1,0 +1,124 @@
+// Package server owns the listeners: sockets, connections, what a client may
+// send and how fast, and the end of it all when a listener is released. It
+// hands every request as a message to the pipeline and writes the response that
+// comes back; it routes nothing, and knows neither upstreams nor documents.
+//
+// In this form net/http's server reads and writes HTTP/1.1, behind an adapter:
+// http.Request to message and back. The files listener, accept, conn and socket
+// know nothing of messages; adapter, request, body, response and tunnel nothing
+// of sockets but the connection that they serve.
+package server
+
+import (
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"sluice/internal/lease"
+	"sluice/internal/model"
+	"sluice/internal/pipeline"
+)
+
+// Options are what a listener is given by the program. They are read when the
+// listener is first acquired; later ones under the same lease are not looked at.
+type Options struct {
+	// Service is called for every exchange: Serve, then Done exactly once.
+	// Done is also called for a connection that is refused because of
+	// limits.connections; the exchange then has an empty request.
+	Service pipeline.Service
+	Log     *slog.Logger // nil: nothing is logged
+	// Listen opens a socket; a place for sockets that were handed over by
+	// another process. nil: net.Listen.
+	Listen func(network, address string) (net.Listener, error)
+	// Connections is told of every connection that is taken (1) and that has
+	// ended (-1), by the name the listener had when it was taken. May be nil.
+	Connections func(listener string, delta int)
+}
+
+// limits are the bounds that no document sets.
+type limits struct {
+	bodyGrace  time.Duration // how long a sender may wait before min_body_rate counts
+	bodyCredit time.Duration // the most waiting that fast sending can earn
+	drain      time.Duration // how long the rest of a small body is waited for
+	linger     time.Duration // how long a closing connection reads on, for its client to read the answer
+	fresh      time.Duration // how long a new connection without a byte is not idle while the listener ends
+	end        time.Duration // how long exchanges that were cut may take to notice
+}
+
+func standard() limits {
+	return limits{
+		bodyGrace:  5 * time.Second,
+		bodyCredit: time.Minute,
+		drain:      5 * time.Second,
+		linger:     5 * time.Second,
+		fresh:      time.Second,
+		end:        time.Second,
+	}
+}
+
+// keepAliveBody is the most of an unread request body that is read and thrown
+// away to keep the connection; net/http's bound.
+const keepAliveBody = 256 << 10
+
+// bufferSize is of the buffers through which bodies and tunnels pass.
+const bufferSize = 32 << 10
+
+// Listener is an address that accepts connections. It is a lease: Start binds,
+// Serve begins to accept and changes settings, Release ends it. Its methods are
+// safe for concurrent use.
+type Listener struct {
+	address string // as configured
+	service pipeline.Service
+	log     *slog.Logger
+	listen  func(network, address string) (net.Listener, error)
+	counted func(listener string, delta int)
+	limits  limits
+	buffers sync.Pool                      // *[bufferSize]byte
+	model   atomic.Pointer[model.Listener] // what new requests are served by
+
+	ending   atomic.Bool   // Release was called; written under mu
+	ended    chan struct{} // closed with ending
+	quiet    chan struct{} // closed when ending and nothing is left to wait for
+	refused  atomic.Int64  // connections past limits.connections
+	tunnels  atomic.Int64
+	refusals chan struct{} // a slot for each refusal under way
+
+	mu         sync.Mutex
+	socket     *socket            // nil until Start
+	handed     bool               // another process has the socket too
+	generation *generation        // nil until Serve
+	conns      map[*conn]struct{} // taken and not yet closed
+	tasks      int                // goroutines and connections that Shutdown waits for
+}
+
+// Acquire returns the listener of m's address, the live one if there is one;
+// set holds it. Listeners on port 0 are told apart by name as well.
+func Acquire(set *lease.Set, m *model.Listener, o Options) *Listener {
+	key := "listener " + m.Address
+	if strings.HasSuffix(m.Address, ":0") && !strings.HasPrefix(m.Address, unixPrefix) {
+		key = "listener " + m.Name + " " + m.Address
+	}
+	return lease.Acquire(set, key, func() *Listener { return newListener(m, o) })
+}
+
+func newListener(m *model.Listener, o Options) *Listener {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Listen == nil {
+		o.Listen = net.Listen
+	}
+	if o.Connections == nil {
+		o.Connections = func(string, int) {}
+	}
+	l := &Listener{
+		address: m.Address, service: o.Service, log: o.Log, listen: o.Listen, counted: o.Connections, limits: standard(),
+		ended: make(chan struct{}), quiet: make(chan struct{}), refusals: make(chan struct{}, maxRefusals), conns: map[*conn]struct{}{},
+	}
+	l.buffers.New = func() any { return new([bufferSize]byte) }
+	l.model.Store(m)
+	return l
+}
