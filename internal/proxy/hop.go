@@ -1,0 +1,90 @@
+package proxy
+
+import (
+	"strings"
+
+	"sluice/internal/message"
+)
+
+// statusUpgradeRequired is the status whose Upgrade tells a client what to ask
+// for (RFC 9110 15.5.22).
+const statusUpgradeRequired = 426
+
+// dropHops drops the fields that concern one connection alone (RFC 9110 7.6.1),
+// those that Connection names with them. Trailer stays: it is about the message.
+func dropHops(fields *message.Fields) {
+	var named []string
+	for name := range fields.List(message.Connection) {
+		if message.Lookup(name) != message.Trailer {
+			named = append(named, name)
+		}
+	}
+	fields.DeleteFunc(func(field message.Field) bool {
+		switch field.ID {
+		case message.Connection, message.KeepAlive, message.ProxyConnection, message.TE, message.TransferEncoding, message.Upgrade,
+			message.ProxyAuthenticate, message.ProxyAuthorization:
+			return true
+		}
+		if strings.EqualFold(field.Name, "HTTP2-Settings") || strings.EqualFold(field.Name, "Proxy-Authentication-Info") {
+			return true
+		}
+		for _, name := range named {
+			if strings.EqualFold(field.Name, name) {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// upgradeFor is the list of protocols that a request asks to change to, or "".
+// HTTP/1.0 has no such thing (RFC 9110 7.8).
+func upgradeFor(request *message.Request) string {
+	if request.Protocol != message.HTTP11 {
+		return ""
+	}
+	return upgradeOf(request.Fields)
+}
+
+// upgradeOf is the list of protocols in Upgrade where Connection names it, too.
+// h2c is never among them.
+func upgradeOf(fields message.Fields) string {
+	if !fields.HasToken(message.Connection, "upgrade") {
+		return ""
+	}
+	var protocols []string
+	for protocol := range fields.List(message.Upgrade) {
+		if !strings.EqualFold(protocol, "h2c") {
+			protocols = append(protocols, protocol)
+		}
+	}
+	return strings.Join(protocols, ", ")
+}
+
+// asked tells whether a protocol, or each of several layered ones, is among
+// those of a list.
+func asked(list, offered string) bool {
+	if offered == "" {
+		return false
+	}
+	for protocol := range strings.SplitSeq(offered, ", ") {
+		found := false
+		for one := range strings.SplitSeq(list, ", ") {
+			found = found || strings.EqualFold(one, protocol)
+		}
+		if !found {
+			return false
+		}
+	}
+	return true
+}
+
+// streams tells whether a response goes on for as long as either side likes.
+func streams(response *message.Response) bool {
+	if response.Tunnel != nil {
+		return true
+	}
+	kind, _, _ := strings.Cut(response.Fields.Get(message.ContentType), ";")
+	kind = strings.ToLower(strings.TrimRight(kind, " \t"))
+	return kind == "text/event-stream" || kind == "application/grpc" || strings.HasPrefix(kind, "application/grpc+")
+}
