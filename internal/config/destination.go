@@ -1,0 +1,165 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"sluice/internal/canonical"
+	"sluice/internal/message"
+	"sluice/internal/model"
+)
+
+// destinations takes the one destination of a route.
+func (r *resolver) destinations(in *route, built *model.Route) {
+	var written []string
+	for _, destination := range []struct {
+		key  string
+		here bool
+	}{{"upstream", in.Upstream != nil}, {"redirect", in.Redirect != nil}, {"respond", in.Respond != nil}} {
+		if destination.here {
+			written = append(written, destination.key)
+		}
+	}
+	switch len(written) {
+	case 0:
+		r.out.add(in.place, fmt.Sprintf("the route %s has no destination", short(built.ID)), "write upstream, redirect or respond")
+	case 1:
+	default:
+		r.out.add(in.below(written[1]), fmt.Sprintf("the route %s has %d destinations, %s", short(built.ID), len(written), strings.Join(written, " and ")), "keep one of them")
+	}
+	if in.Upstream != nil {
+		built.Upstream = r.destination(in.below("upstream"), *in.Upstream)
+	}
+	if in.Redirect != nil {
+		built.Redirect = r.redirect(in, built)
+	}
+	if in.Respond != nil {
+		built.Respond = r.respond(in, built)
+	}
+	if in.Upstream == nil && len(written) > 0 {
+		if in.StripPrefix {
+			r.out.add(in.below("strip_prefix"), "strip_prefix needs the destination upstream", "remove it")
+		}
+		if in.Rewrite != nil {
+			r.out.add(in.below("rewrite"), "rewrite needs the destination upstream", "remove it")
+		}
+	}
+}
+
+// template checks the placeholders of one of the route's own templates.
+func (r *resolver) template(in *route, built *model.Route, path string, t model.Template) {
+	for _, part := range t.Parts {
+		if part.Source == model.FromParam {
+			checkParameter(r.out, in.below(path), part.Name, built.ID, built.Match.Path)
+		}
+	}
+}
+
+// rewrites takes strip_prefix and rewrite.
+func (r *resolver) rewrites(in *route, built *model.Route) {
+	if in.StripPrefix && built.Match.Path.Kind != model.PrefixPath {
+		r.out.add(in.below("strip_prefix"), "strip_prefix needs path_prefix in the match", "use rewrite.path instead")
+	}
+	built.Rewrite.Host = "preserve"
+	if in.Rewrite == nil {
+		return
+	}
+	if path := in.Rewrite.Path; path != nil {
+		where := in.below("rewrite.path")
+		if in.StripPrefix {
+			r.out.add(where, "rewrite.path replaces the whole path, so that strip_prefix has no effect", "keep one of them")
+		}
+		switch text := literals(path.Template); {
+		case len(path.Parts) == 0:
+			r.out.add(where, "path is empty", "write a path such as /")
+		case path.Parts[0].Source == "" && !strings.HasPrefix(path.Parts[0].Literal, "/"):
+			r.out.add(where, fmt.Sprintf("path must begin with a slash: %s", short(path.Template.String())), "write /"+path.Template.String())
+		case strings.ContainsAny(text, "?#"):
+			r.out.add(where, "path must be a path alone, without ? and #", "the query goes on as it came")
+		default:
+			if static, ok := path.Static(); ok {
+				if _, err := canonical.Path(static, canonical.Options{EncodedSlash: canonical.Keep}); err != nil {
+					r.out.add(where, fmt.Sprintf("path cannot be used: %v", err), "")
+				}
+			} else if hasControl(text) {
+				r.out.add(where, "path has a control character", "")
+			}
+		}
+		r.template(in, built, "rewrite.path", path.Template)
+		built.Rewrite.Path = &path.Template
+	}
+	if in.Rewrite.Host != nil {
+		r.rewriteHost(in, built)
+	}
+}
+
+func (r *resolver) rewriteHost(in *route, built *model.Route) {
+	host := in.Rewrite.Host.Template
+	r.template(in, built, "rewrite.host", host)
+	static, ok := host.Static()
+	switch {
+	case ok && (static == "preserve" || static == "upstream"):
+		built.Rewrite.Host = static
+		return
+	case ok && !canonical.ValidAuthority(static), !ok && hasControl(literals(host)):
+		r.out.add(in.below("rewrite.host"), fmt.Sprintf("host must be preserve, upstream or a host, not %s", short(host.String())), "")
+	}
+	built.Rewrite.Host, built.Rewrite.Literal = "", &host
+}
+
+func (r *resolver) redirect(in *route, built *model.Route) *model.Redirect {
+	redirect := &model.Redirect{To: in.Redirect.To.Template, Status: in.Redirect.Status}
+	where := in.below("redirect.to")
+	text := literals(redirect.To)
+	switch {
+	case len(redirect.To.Parts) == 0:
+		r.out.add(where, "to is empty", "write a path or a URL")
+	case strings.HasPrefix(redirect.To.Parts[0].Literal, "//"):
+		r.out.add(where, "to begins with //, which browsers take for another host", "write the scheme too, as in https://example.com/")
+	case hasControl(text) || strings.ContainsAny(text, " \t"):
+		r.out.add(where, "to has white space or a control character", "write %20 for a space")
+	}
+	if !slices.Contains([]int{301, 302, 303, 307, 308}, redirect.Status) {
+		r.out.add(in.below("redirect.status"), fmt.Sprintf("status must be 301, 302, 303, 307 or 308, not %d", redirect.Status), "308 and 307 keep the method, for good and for now")
+	}
+	r.template(in, built, "redirect.to", redirect.To)
+	return redirect
+}
+
+func (r *resolver) respond(in *route, built *model.Route) *model.Respond {
+	respond := &model.Respond{Status: in.Respond.Status}
+	if respond.Status < 200 || respond.Status > 599 {
+		r.out.add(in.below("respond.status"), fmt.Sprintf("status must be from 200 to 599, not %d", respond.Status), "")
+	}
+	if body := in.Respond.Body; body != nil {
+		if s := respond.Status; (s == 204 || s == 205 || s == 304) && len(body.Parts) > 0 {
+			r.out.add(in.below("respond.body"), fmt.Sprintf("a response with the status %d has no body", s), "remove the body, or use the status 200")
+		}
+		r.template(in, built, "respond.body", body.Template)
+		respond.Body = &body.Template
+	}
+	for i := range in.Respond.Headers {
+		header := &in.Respond.Headers[i]
+		if f := responseField(header.Key, header.Value.Template); f != nil {
+			r.out.add(header.key, f.message, f.hint)
+		}
+		r.template(in, built, "respond.headers."+header.Key, header.Value.Template)
+		respond.Fields = append(respond.Fields, model.FieldTemplate{Name: header.Key, Value: header.Value.Template})
+	}
+	return respond
+}
+
+func responseField(name string, value model.Template) *fault {
+	switch message.Lookup(name) {
+	case message.ContentLength, message.TransferEncoding, message.Connection, message.KeepAlive, message.Upgrade, message.Trailer, message.ProxyConnection, message.TE:
+		return faulty(fmt.Sprintf("the gateway sets %s itself", name), "remove it")
+	}
+	switch {
+	case !isToken(name):
+		return faulty(fmt.Sprintf("%s is no name of a header field", short(name)), "")
+	case hasControl(literals(value)):
+		return faulty(fmt.Sprintf("the value of %s has a control character", name), "")
+	}
+	return nil
+}

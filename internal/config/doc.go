@@ -1,0 +1,90 @@
+// Package config turns documents into a model.Gateway, or into problems that
+// say where, what and how to mend. It decodes strictly and with positions: YAML
+// nodes into structs of its own, those into the model. What is decoded never
+// runs, and nothing here opens a socket or starts anything; kinds of middleware
+// come in from outside as a table.
+//
+// A kind describes its options with a struct of its own. The tag `config` names
+// a key, `doc` describes it, `enum` lists the texts that it may be, `later`
+// those that are known but not supported yet:
+//
+//	type Options struct {
+//		Max    config.Size                  `config:"max,required" doc:"how many bytes a body may have"`
+//		Mode   string                       `config:"mode" enum:"enforce|shadow" doc:"whether the limit holds"`
+//		Deny   []config.Prefix              `config:"deny" doc:"client addresses that are refused"`
+//		Set    config.Map[config.Template]  `config:"set" doc:"fields that are set"`
+//		Extra  *Extra                       `config:"extra" doc:"nil where it is not written"`
+//		Wanted config.Later                 `config:"wanted"` // known, and refused as not supported yet
+//	}
+//
+// Fields may be booleans, integers, strings, the types of this package, nested
+// structs, slices, and pointers, which stay nil for what is not written. A
+// struct that has defaults wherever it appears implements Defaulter.
+package config
+
+import (
+	"os"
+
+	"sluice/internal/model"
+)
+
+// Document is one piece of configuration from one provider.
+type Document struct {
+	Name     string // as shown in problems: the path as the user gave it
+	Dir      string // what relative paths in it are relative to
+	Data     []byte
+	Provider string // file, admin …
+}
+
+// Kind is one kind of middleware: how its options are decoded and validated.
+type Kind struct {
+	Name string
+	// Options returns a pointer to a new options struct, with defaults in it.
+	Options func() any
+	// Validate turns decoded options into immutable settings, or reports
+	// problems; then the settings are not used.
+	Validate func(options any, report model.Report) any
+}
+
+// Environment is what documents may take from outside. A nil function means
+// the operating system's.
+type Environment struct {
+	LookupEnv func(string) (string, bool)
+	ReadFile  func(string) ([]byte, error)
+}
+
+func (e Environment) withDefaults() Environment {
+	if e.LookupEnv == nil {
+		e.LookupEnv = os.LookupEnv
+	}
+	if e.ReadFile == nil {
+		e.ReadFile = readFile
+	}
+	return e
+}
+
+// Later is the type of an option that is known but not supported yet: writing
+// it is a problem that says so. It is left out of Schema and Reference.
+type Later struct{}
+
+// Defaulter is a struct of options that has defaults wherever it appears.
+type Defaulter interface {
+	// SetDefaults is called on a new value before anything is decoded into it.
+	SetDefaults()
+}
+
+// Map is a mapping of names to values, in the order in which it is written.
+type Map[T any] []Entry[T]
+
+// Entry is one name of a Map with its value.
+type Entry[T any] struct {
+	Key   string
+	Value T
+
+	key place // of the key
+}
+
+// fault is a problem whose place the caller knows.
+type fault struct{ message, hint string }
+
+func faulty(message, hint string) *fault { return &fault{message, hint} }

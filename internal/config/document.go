@@ -1,0 +1,273 @@
+package config
+
+import "time"
+
+// document is what one document may say.
+type document struct {
+	located
+	Include      []string        `config:"include" doc:"more documents: paths or globs, relative to this file"`
+	Listeners    Map[listener]   `config:"listeners" doc:"the addresses that accept connections, by name"`
+	Engine       string          `config:"engine" enum:"auto|goroutine" later:"loop" doc:"what drives connections"`
+	DrainTimeout Duration        `config:"drain_timeout" doc:"how long exchanges may finish after SIGTERM; a second signal ends at once"`
+	ResponseTime bool            `config:"response_time_header" doc:"whether responses bear X-Response-Time, in milliseconds"`
+	Admin        admin           `config:"admin" doc:"the admin API"`
+	AccessLog    accessLog       `config:"access_log" doc:"one line for each exchange"`
+	Tracing      Later           `config:"tracing"`
+	Metrics      metrics         `config:"metrics" doc:"what Prometheus reads"`
+	Stores       Later           `config:"stores"`
+	Middleware   Map[definition] `config:"middleware" doc:"middleware by name, for reuse: each a mapping of one kind to its options"`
+	Global       []step          `config:"global" doc:"the chain of every route, outermost first: names, or mappings of one kind to its options"`
+	Upstreams    Map[upstream]   `config:"upstreams" doc:"groups of endpoints that serve the same thing, by name"`
+	Routes       []route         `config:"routes" doc:"what happens to which requests"`
+}
+
+// SetDefaults sets the defaults of SPEC 3.
+func (d *document) SetDefaults() {
+	d.Engine = "auto"
+	d.DrainTimeout = Duration(20 * time.Second)
+	d.Admin.SetDefaults()
+	d.AccessLog.SetDefaults()
+	d.Metrics.MaxSeries = 5000
+}
+
+type admin struct {
+	located
+	Address string   `config:"address" doc:"host:port or unix:PATH; anything but loopback needs a token"`
+	Token   string   `config:"token" doc:"what calls must bring as a bearer token; empty: none needed"`
+	Public  []string `config:"public" enum:"health|ready|metrics" doc:"what needs no token"`
+	Hosts   []string `config:"hosts" doc:"names that it answers to besides loopback and its own address"`
+	Name    string   `config:"name" doc:"how this gateway calls itself in Via" default:"random"`
+	History Later    `config:"history"`
+}
+
+// SetDefaults sets the defaults of SPEC 3.
+func (a *admin) SetDefaults() {
+	a.Address = "127.0.0.1:9901"
+	a.Public = []string{"health", "ready"}
+}
+
+type accessLog struct {
+	located
+	Output string   `config:"output" doc:"stdout, stderr, none or a path"`
+	Format string   `config:"format" enum:"json|common|combined" doc:"how a line is written"`
+	Sample Percent  `config:"sample" doc:"the share of exchanges that is logged"`
+	Fields []string `config:"fields" enum:"time|request_id|trace_id|client_ip|method|host|path|protocol|status|error|bytes_in|bytes_out|duration_ms|upstream_ms|gateway_ms|route|upstream|endpoint|version|attempts|user_agent|consumer" doc:"the fields of a JSON line" default:"all"`
+	Skip   []string `config:"skip" doc:"paths that are not logged"`
+}
+
+// SetDefaults sets the defaults of SPEC 3.
+func (l *accessLog) SetDefaults() {
+	l.Output, l.Format, l.Sample = "stdout", "json", 1
+}
+
+type metrics struct {
+	located
+	MaxSeries int `config:"max_series_per_family" doc:"past so many a series goes to _other"`
+}
+
+type listener struct {
+	located
+	Address        string           `config:"address,required" doc:"host:port, :port or unix:PATH"`
+	Protocols      []string         `config:"protocols" enum:"h1" later:"h2|h2c|h3" doc:"what clients may speak"`
+	TLS            Later            `config:"tls"`
+	TrustedProxies []Prefix         `config:"trusted_proxies" doc:"whose X-Forwarded-* and Forwarded are believed"`
+	ProxyProtocol  Later            `config:"proxy_protocol"`
+	Timeouts       listenerTimeouts `config:"timeouts" doc:"how long a client may take; 0 is without bound"`
+	Limits         listenerLimits   `config:"limits" doc:"how much a client may send; 0 is without bound"`
+	Paths          paths            `config:"paths" doc:"how paths are read"`
+	HalfClose      string           `config:"half_close" enum:"cancel|serve" doc:"what a client that closed its writing side gets: its exchange is cancelled, or served"`
+}
+
+// SetDefaults sets the defaults of SPEC 3.
+func (l *listener) SetDefaults() {
+	l.Protocols = []string{"h1"}
+	l.Timeouts = listenerTimeouts{ReadHeader: Duration(10 * time.Second), Idle: Duration(120 * time.Second), MinBodyRate: 240}
+	l.Limits = listenerLimits{HeaderBytes: 64 << 10, Headers: 100, URIBytes: 16 << 10}
+	l.Paths = paths{MergeSlashes: true, EncodedSlash: "keep", Mode: "enforce"}
+	l.HalfClose = "cancel"
+}
+
+type listenerTimeouts struct {
+	ReadHeader  Duration `config:"read_header" doc:"for the whole header"`
+	Idle        Duration `config:"idle" doc:"between two requests"`
+	MinBodyRate ByteRate `config:"min_body_rate" doc:"the slowest that a body may come"`
+}
+
+type listenerLimits struct {
+	HeaderBytes Size `config:"header_bytes" doc:"of the header; more is 431"`
+	Headers     int  `config:"headers" doc:"fields of the header; more is 431"`
+	URIBytes    Size `config:"uri_bytes" doc:"of the request target; more is 414"`
+	Connections int  `config:"connections" doc:"open at once"`
+	Body        Size `config:"body" doc:"of a request; more is 413"`
+}
+
+type paths struct {
+	MergeSlashes bool   `config:"merge_slashes" doc:"whether repeated slashes are one"`
+	EncodedSlash string `config:"encoded_slash" enum:"keep|refuse|decode" doc:"what happens to %2F and %5C"`
+	Mode         string `config:"mode" enum:"enforce|report" doc:"whether a bad path is refused, or only counted and logged"`
+}
+
+type upstream struct {
+	located
+	Endpoints        []endpoint      `config:"endpoints" doc:"the addresses; a URL alone is a short form"`
+	DNS              Later           `config:"dns"`
+	Protocol         string          `config:"protocol" enum:"http1" later:"h2|h2c|auto" doc:"what endpoints speak"`
+	LoadBalancer     loadBalancer    `config:"load_balancer" doc:"how endpoints are chosen"`
+	HealthCheck      Later           `config:"health_check"`
+	OutlierDetection Later           `config:"outlier_detection"`
+	PanicThreshold   Later           `config:"panic_threshold"`
+	SlowStart        Later           `config:"slow_start"`
+	CircuitBreaker   Later           `config:"circuit_breaker"`
+	Pool             pool            `config:"pool" doc:"connections to one endpoint; 0 is without bound"`
+	Timeouts         attemptTimeouts `config:"timeouts" doc:"of one attempt; 0: the route's timeout alone rules"`
+	RateLimit        Later           `config:"rate_limit"`
+	TLS              Later           `config:"tls"`
+}
+
+// SetDefaults sets the defaults of SPEC 3.
+func (u *upstream) SetDefaults() {
+	u.Protocol = "http1"
+	u.LoadBalancer.Policy = "round_robin"
+	u.Pool = pool{MaxIdle: 256, IdleTimeout: Duration(55 * time.Second), MaxPending: 1024}
+	u.Timeouts.Connect = Duration(2 * time.Second)
+}
+
+type endpoint struct {
+	located
+	URL     string `config:"url,required" doc:"http://host:port, with a base path if need be, or unix:PATH"`
+	Weight  weight `config:"weight" doc:"its share, relative to the others': a whole number, or percentages that add up to 100%"`
+	Version string `config:"version" doc:"the label of a release, as v1"`
+}
+
+// SetDefaults gives an endpoint the weight of the others.
+func (e *endpoint) SetDefaults() { e.Weight.share = 1 }
+
+func (*endpoint) want() string { return "a URL or a mapping with url, weight and version" }
+
+func (e *endpoint) setText(s scalar) *fault {
+	if !s.loose && s.nature() != isText {
+		return unwanted("")
+	}
+	e.URL = s.s
+	return nil
+}
+
+type loadBalancer struct {
+	Policy string `config:"policy" enum:"round_robin" later:"least_connections|p2c_ewma|random|consistent_hash|sticky_cookie" doc:"round_robin is smooth and weighted"`
+	HashOn Later  `config:"hash_on"`
+	Name   Later  `config:"name"`
+
+	ConsistentHash Later `config:"consistent_hash"`
+	StickyCookie   Later `config:"sticky_cookie"`
+}
+
+type pool struct {
+	MaxIdle        int      `config:"max_idle_per_endpoint" doc:"connections that are kept without work"`
+	IdleTimeout    Duration `config:"idle_timeout" doc:"how long they are kept"`
+	MaxConnections int      `config:"max_connections_per_endpoint" doc:"connections at once"`
+	MaxPending     int      `config:"max_pending" doc:"exchanges that wait for one"`
+}
+
+type attemptTimeouts struct {
+	Connect        Duration `config:"connect" doc:"to make a connection"`
+	ResponseHeader Duration `config:"response_header" doc:"from the end of the request to the response's head"`
+}
+
+type route struct {
+	located
+	ID           *string   `config:"id" doc:"a unique name" default:"derived from the match"`
+	Priority     int       `config:"priority" doc:"smaller first"`
+	Listeners    []string  `config:"listeners" doc:"names of the listeners whose requests it takes" default:"all"`
+	Match        match     `config:"match" doc:"what a request must be; all conditions must hold"`
+	Middleware   []step    `config:"middleware" doc:"the chain after global, outermost first: names, or mappings of one kind to its options"`
+	Skip         []string  `config:"skip" doc:"kinds or names of middleware of global that are left out"`
+	StripPrefix  bool      `config:"strip_prefix" doc:"drops the matched path_prefix; at least / is left"`
+	Rewrite      *rewrite  `config:"rewrite" doc:"what the endpoint is asked instead"`
+	Upstream     *string   `config:"upstream" doc:"a destination: the name of an upstream, or a URL as a short form"`
+	Redirect     *redirect `config:"redirect" doc:"a destination: another URL"`
+	Respond      *respond  `config:"respond" doc:"a destination: a fixed response"`
+	Timeout      Duration  `config:"timeout" doc:"from the end of the request to the response's head, all attempts and waits together; 0 is without bound"`
+	IdleTimeout  *Duration `config:"idle_timeout" doc:"no byte in either direction for so long; 0 is without bound" default:"60s; 5m for event streams and upgraded connections"`
+	TotalTimeout Duration  `config:"total_timeout" doc:"the whole exchange; 0 is without bound"`
+
+	Retry       Later `config:"retry"`
+	Split       Later `config:"split"`
+	Sticky      Later `config:"sticky"`
+	ForceHeader Later `config:"force_header"`
+	Failover    Later `config:"failover"`
+	Release     Later `config:"release"`
+}
+
+// SetDefaults sets the defaults of SPEC 3.
+func (r *route) SetDefaults() {
+	r.Priority = 100
+	r.Timeout = Duration(30 * time.Second)
+}
+
+type match struct {
+	Hosts      []string       `config:"hosts" doc:"host names; *.example.com for any below example.com"`
+	Path       *pathText      `config:"path" doc:"the whole path; {name} or :name takes one segment, {name...} or * at the end the rest"`
+	PathPrefix *pathText      `config:"path_prefix" doc:"the path's beginning, whole segments"`
+	PathRegex  *string        `config:"path_regex" doc:"a regular expression (RE2), anchored as written"`
+	Methods    []string       `config:"methods" doc:"any of them; GET includes HEAD"`
+	Headers    Map[condition] `config:"headers" doc:"conditions on header fields"`
+	Query      Map[condition] `config:"query" doc:"conditions on query parameters"`
+	Cookies    Map[condition] `config:"cookies" doc:"conditions on cookies"`
+	ClientIP   []Prefix       `config:"client_ip" doc:"any of these addresses or ranges"`
+}
+
+// condition is what the first value of a name must be: a text alone, or one of
+// the two checks.
+type condition struct {
+	located
+	Value   *string
+	Regex   *string `config:"regex" doc:"a regular expression (RE2) that it matches"`
+	Present *bool   `config:"present" doc:"true: it is there; false: it is not"`
+}
+
+func (*condition) want() string {
+	return "a text, {regex: …} or {present: true}"
+}
+
+func (c *condition) setText(s scalar) *fault {
+	if !s.loose && s.nature() != isText {
+		return unwanted("put it into quotes: \"" + s.s + "\"")
+	}
+	c.Value = &s.s
+	return nil
+}
+
+type rewrite struct {
+	Path *Template `config:"path" doc:"the path, with placeholders; the query stays"`
+	Host *Template `config:"host" doc:"preserve, upstream, or a host" default:"preserve"`
+}
+
+type redirect struct {
+	To     Template `config:"to,required" doc:"a URL or a path, with placeholders; it keeps the query unless it has one"`
+	Status int      `config:"status" doc:"301, 302, 303, 307 or 308"`
+}
+
+// SetDefaults makes a redirect a temporary one.
+func (r *redirect) SetDefaults() { r.Status = 302 }
+
+type respond struct {
+	Status  int           `config:"status" doc:"200 to 599"`
+	Body    *Template     `config:"body" doc:"the body, with placeholders" default:"none"`
+	Headers Map[Template] `config:"headers" doc:"fields, with placeholders"`
+}
+
+// SetDefaults makes a response a good one.
+func (r *respond) SetDefaults() { r.Status = 200 }
+
+// pathText is the text of a path or pattern, with what came from outside.
+type pathText struct{ text }
+
+func (*pathText) want() string { return "a path such as /users" }
+
+func (p *pathText) set(s scalar) *fault {
+	if s.nature() != isText {
+		return unwanted("")
+	}
+	p.text = s.text
+	return nil
+}

@@ -1,0 +1,69 @@
+package config
+
+import (
+	"fmt"
+	"net/netip"
+	"time"
+
+	"sluice/internal/model"
+)
+
+// listenersOf builds the listeners that a document defines.
+func (r *resolver) listenersOf(d *document) {
+	for i := range d.Listeners {
+		e := &d.Listeners[i]
+		if r.listeners[e.Key] == e.key && !e.Value.broken && e.Value.src != nil {
+			r.listener(e.Key, &e.Value)
+		}
+	}
+}
+
+func (r *resolver) listener(name string, l *listener) {
+	built := &model.Listener{
+		Name:      name,
+		HalfClose: l.HalfClose == "serve",
+		Timeouts: model.ListenerTimeouts{
+			ReadHeader: time.Duration(l.Timeouts.ReadHeader), Idle: time.Duration(l.Timeouts.Idle), MinBodyRate: int64(l.Timeouts.MinBodyRate),
+		},
+		Limits: model.ListenerLimits{
+			HeaderBytes: int64(l.Limits.HeaderBytes), Headers: l.Limits.Headers, URIBytes: int64(l.Limits.URIBytes),
+			Connections: l.Limits.Connections, Body: int64(l.Limits.Body),
+		},
+		Paths:          model.Paths{MergeSlashes: l.Paths.MergeSlashes, EncodedSlash: l.Paths.EncodedSlash, Report: l.Paths.Mode == "report"},
+		TrustedProxies: prefixes(l.TrustedProxies),
+	}
+	if l.Protocols != nil && len(l.Protocols) == 0 {
+		r.out.add(l.below("protocols"), "protocols is an empty list, so that nobody could speak to the listener", "leave the key out, or write [h1]")
+	}
+	for _, limit := range []struct {
+		key   string
+		value int
+	}{{"headers", l.Limits.Headers}, {"connections", l.Limits.Connections}} {
+		if limit.value < 0 {
+			r.out.add(l.below("limits."+limit.key), limit.key+" must not be negative", "0 is without bound")
+		}
+	}
+	address, f := parseAddress(l.src.Dir, l.Address)
+	if f != nil {
+		r.out.add(l.below("address"), "address "+f.message, f.hint)
+		return
+	}
+	for _, other := range r.gateway.Listeners {
+		if clash(address, other.Address) {
+			r.out.add(l.below("address"), fmt.Sprintf("the listeners %s and %s have the same address", other.Name, name), "give one of them another port")
+		}
+	}
+	built.Address = address
+	r.gateway.Listeners = append(r.gateway.Listeners, built)
+}
+
+func prefixes(list []Prefix) []netip.Prefix {
+	if list == nil {
+		return nil
+	}
+	out := make([]netip.Prefix, len(list))
+	for i, p := range list {
+		out[i] = p.Prefix
+	}
+	return out
+}

@@ -1,0 +1,181 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"go.yaml.in/yaml/v3"
+
+	"sluice/internal/model"
+)
+
+// FileProvider is the provider of documents that Load reads.
+const FileProvider = "file"
+
+// Load reads a file and the files that it includes, in the order of their
+// include keys; a glob's matches come sorted. A file that is included twice is
+// read once, one that includes itself is a problem.
+//
+// watch names every file that was read or is missing, and every glob pattern,
+// whose matches may change. Documents that could be read are returned in any
+// case; with problems they are not the whole.
+func Load(file string) (documents []Document, watch []string, problems []model.Problem) {
+	l := &loader{out: newCollector(), known: map[string]bool{}}
+	l.load(file, place{src: &source{Document: Document{Name: file}}}, nil)
+	return l.documents, l.watch, l.out.sorted()
+}
+
+type loader struct {
+	documents []Document
+	watch     []string
+	out       *collector
+	known     map[string]bool // identities of files
+}
+
+func (l *loader) note(path string) {
+	if !slices.Contains(l.watch, path) {
+		l.watch = append(l.watch, path)
+	}
+}
+
+// load reads one file. from is where it is named, above are the identities of
+// the files that include it.
+func (l *loader) load(name string, from place, above []string) {
+	l.note(name)
+	data, err := readRegular(name)
+	if err == nil && strings.Trim(strings.TrimPrefix(string(data), "\ufeff"), " \t\r\n") == "" {
+		err = errEmpty
+	}
+	if err != nil {
+		message := reason(err)
+		if from.node != nil {
+			message = fmt.Sprintf("%s cannot be included: %s", name, message)
+		}
+		l.out.add(from, message, "")
+		return
+	}
+	identity := identify(name)
+	switch {
+	case slices.Contains(above, identity):
+		l.out.add(from, name+" includes itself", "remove it from include")
+		return
+	case l.known[identity]:
+		return
+	}
+	l.known[identity] = true
+	document := Document{Name: name, Dir: filepath.Dir(name), Data: data, Provider: FileProvider}
+	if absolute, err := filepath.Abs(document.Dir); err == nil {
+		document.Dir = absolute
+	}
+	l.documents = append(l.documents, document)
+	l.include(document, append(above[:len(above):len(above)], identity))
+}
+
+// include loads what a document includes. A document that cannot be parsed
+// includes nothing; Resolve tells why.
+func (l *loader) include(document Document, above []string) {
+	if !strings.Contains(string(document.Data), "include") {
+		return
+	}
+	src, ok := parse(document, len(l.documents)-1, newCollector())
+	if !ok || src.root == nil || src.root.Kind != yaml.MappingNode {
+		return
+	}
+	quiet := newDecoder(src, nil, Environment{}, newCollector(), func(string) {})
+	var list *yaml.Node
+	for _, p := range quiet.pairs(src.root) {
+		if p.key.Value == "include" {
+			list, _ = quiet.follow(p.value)
+		}
+	}
+	if list == nil || list.Kind != yaml.SequenceNode {
+		return
+	}
+	for _, item := range list.Content {
+		if item, ok := quiet.follow(item); ok && item.Kind == yaml.ScalarNode && !isNullNode(item) {
+			if s, f := quiet.read(item); f == nil && s.s != "" {
+				l.pattern(document, s.s, place{src, item}, above)
+			}
+		}
+	}
+}
+
+func (l *loader) pattern(document Document, pattern string, from place, above []string) {
+	path := pattern
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(filepath.Dir(document.Name), path)
+	}
+	if !strings.ContainsAny(pattern, `*?[\`) {
+		l.load(path, from, above)
+		return
+	}
+	l.note(path)
+	matches, err := filepath.Glob(path) // sorted
+	if err != nil {
+		l.out.add(from, fmt.Sprintf("%s is no pattern of file names: %v", short(pattern), err), "")
+	}
+	for _, match := range matches {
+		l.load(match, from, above)
+	}
+}
+
+// identify names a file so that two ways to it are one.
+func identify(name string) string {
+	if real, err := filepath.EvalSymlinks(name); err == nil {
+		name = real
+	}
+	if absolute, err := filepath.Abs(name); err == nil {
+		name = absolute
+	}
+	return name
+}
+
+var (
+	errEmpty     = errors.New("the file is empty")
+	errDirectory = errors.New("this is a directory, not a file")
+	errLarge     = fmt.Errorf("the file is larger than %d MiB", largest>>20)
+)
+
+// readRegular reads a file, or a pipe; a directory is told as such.
+func readRegular(name string) (data []byte, err error) {
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	info, err := file.Stat()
+	switch {
+	case err != nil:
+		return nil, err
+	case info.IsDir():
+		return nil, errDirectory
+	}
+	data, err = io.ReadAll(io.LimitReader(file, largest+1))
+	if err == nil && len(data) > largest {
+		err = errLarge
+	}
+	return data, err
+}
+
+// reason is why a file cannot be read, without its path.
+func reason(err error) string {
+	var path *fs.PathError
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "the file does not exist"
+	case errors.Is(err, fs.ErrPermission):
+		return "the file may not be read by this user"
+	case errors.Is(err, syscall.EISDIR):
+		return errDirectory.Error()
+	case errors.As(err, &path):
+		return path.Err.Error()
+	}
+	return strings.ReplaceAll(err.Error(), "\n", " ")
+}

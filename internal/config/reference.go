@@ -1,0 +1,178 @@
+package config
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+)
+
+// Reference returns the configuration reference in Markdown, made from the
+// structs that documents are decoded into; what is not supported yet is left
+// out.
+func Reference(kinds []Kind) []byte {
+	w := &referenceWriter{schemaWriter: schemaWriter{types: map[reflect.Type]*structType{}, kinds: kinds}}
+	w.out.WriteString("# Configuration reference\n\nMade from the code by `make docs`; edit the descriptions there.\n\n" + values)
+	root := new(document)
+	root.SetDefaults()
+	w.section("Document", "", reflect.ValueOf(root).Elem())
+	w.out.WriteString("## Kinds of middleware\n\nWritten in `global` and in a route's `middleware` as `{KIND: {…}}`, or once by name under `middleware`.\n\n")
+	for _, kind := range kinds {
+		w.section("`"+kind.Name+"`", "#", reflect.ValueOf(kind.Options()).Elem())
+	}
+	return []byte(strings.TrimRight(w.out.String(), "\n") + "\n")
+}
+
+const values = `Values are YAML 1.2. A duration is written as ` + "`250ms` or `30s`, a size as `64KiB` or `10MB`, a rate as `100/s`, `5000/m` or `10/h`, a percentage as `20%`" + `.
+` + "`${NAME}` and `${NAME:-default}` put in an environment variable, `${file:PATH}` a file's content, `$${` is a literal `${`" + `.
+A text with placeholders takes ` + "`{client_ip}`, `{method}`, `{host}`, `{path}`, `{query}`, `{request_id}`, `{route}`, `{consumer}`, `{header.NAME}`, `{cookie.NAME}`, `{claim.NAME}`" + `
+and the parameters of the route's path; ` + "`{{` and `}}`" + ` are braces. Relative paths are relative to the file that names them.
+
+`
+
+type referenceWriter struct {
+	schemaWriter
+	out strings.Builder
+}
+
+// section writes a table of a struct's keys, then sections of those within it.
+func (w *referenceWriter) section(title, depth string, v reflect.Value) {
+	info := w.typeOf(v.Type())
+	fmt.Fprintf(&w.out, "##%s %s\n\n", depth, title)
+	if len(info.names) == 0 {
+		w.out.WriteString("No keys.\n\n")
+		return
+	}
+	w.out.WriteString("| key | value | default | |\n|---|---|---|---|\n")
+	type inner struct {
+		title string
+		value reflect.Value
+	}
+	var within []inner
+	for i := range info.fields {
+		f := &info.fields[i]
+		if f.later {
+			continue
+		}
+		field := v.Field(f.index)
+		doc := f.doc
+		if doc != "" {
+			doc = strings.ToUpper(doc[:1]) + doc[1:] + "."
+		}
+		fmt.Fprintf(&w.out, "| `%s` | %s | %s | %s |\n", f.name, cell(w.typeName(field, f)), cell(w.defaultText(field, f)), cell(doc))
+		if value, suffix, ok := w.structWithin(field); ok {
+			name := "`" + f.name + suffix + "`"
+			if prefix := strings.Trim(title, "`"); prefix != "Document" {
+				name = "`" + prefix + "." + f.name + suffix + "`"
+			}
+			within = append(within, inner{name, value})
+		}
+	}
+	w.out.WriteByte('\n')
+	for _, in := range within {
+		w.section(in.title, depth, in.value)
+	}
+}
+
+func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
+
+// structWithin returns the struct that a field's values have inside.
+func (w *referenceWriter) structWithin(v reflect.Value) (value reflect.Value, suffix string, ok bool) {
+	if v.CanAddr() {
+		switch inner := v.Addr().Interface().(type) {
+		case mapValue:
+			value, more, ok := w.structWithin(w.fresh(inner.mapValue()))
+			return value, ".NAME" + more, ok
+		case custom, scalarType:
+			return v, "", false
+		}
+	}
+	switch v.Kind() {
+	case reflect.Pointer:
+		return w.structWithin(w.fresh(v.Type().Elem()))
+	case reflect.Slice:
+		value, more, ok := w.structWithin(w.fresh(v.Type().Elem()))
+		return value, "[]" + more, ok
+	case reflect.Struct:
+		return v, "", true
+	default:
+		return v, "", false
+	}
+}
+
+// typeName says what is written for a field.
+func (w *referenceWriter) typeName(v reflect.Value, f *field) string {
+	if f.enum != nil {
+		words := "`" + strings.Join(f.enum, "`, `") + "`"
+		if v.Kind() == reflect.Slice {
+			return "list of " + words
+		}
+		return words
+	}
+	return w.nameOf(v)
+}
+
+func (w *referenceWriter) nameOf(v reflect.Value) string {
+	if v.CanAddr() {
+		switch value := v.Addr().Interface().(type) {
+		case *step:
+			return "name, or kind with options"
+		case *definition:
+			return "kind with options"
+		case *Template:
+			return "text with placeholders"
+		case *Size:
+			return "size"
+		case *Duration:
+			return "duration"
+		case *Percent:
+			return "percentage"
+		case *ByteRate:
+			return "bytes a second"
+		case *Rate:
+			return "rate"
+		case *Prefix:
+			return "address or range"
+		case *pathText:
+			return "path"
+		case *weight:
+			return "whole number or percentage"
+		case *endpoint:
+			return "URL, or mapping"
+		case *condition:
+			return "text, or mapping"
+		case mapValue:
+			return "mapping of names to: " + w.nameOf(w.fresh(value.mapValue()))
+		}
+	}
+	switch v.Kind() {
+	case reflect.Pointer:
+		return w.nameOf(w.fresh(v.Type().Elem()))
+	case reflect.Slice:
+		return "list of: " + w.nameOf(w.fresh(v.Type().Elem()))
+	case reflect.Struct:
+		return "mapping"
+	case reflect.Bool:
+		return "`true` or `false`"
+	case reflect.String:
+		return "text"
+	default:
+		return "whole number"
+	}
+}
+
+func (w *referenceWriter) defaultText(v reflect.Value, f *field) string {
+	if f.required {
+		return "needed"
+	}
+	if f.note != "" {
+		return f.note
+	}
+	value, ok := defaultOf(v, f)
+	if !ok {
+		return ""
+	}
+	if list, isList := value.([]string); isList {
+		return "`[" + strings.Join(list, ", ") + "]`"
+	}
+	return fmt.Sprintf("`%v`", value)
+}

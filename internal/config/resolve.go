@@ -1,0 +1,341 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"go.yaml.in/yaml/v3"
+
+	"sluice/internal/canonical"
+	"sluice/internal/model"
+)
+
+// Result is what documents come to.
+type Result struct {
+	Gateway  *model.Gateway // nil when a problem is more than a warning
+	Problems []model.Problem
+	Files    []string // read through ${file:}, absolute; their content may change
+}
+
+// Resolve turns documents into a gateway. It reports every problem that it
+// finds, in the order of their positions; documents in the order given.
+func Resolve(documents []Document, kinds []Kind, env Environment) Result {
+	r := &resolver{
+		out: newCollector(), kinds: kinds,
+		listeners: map[string]place{}, upstreams: map[string]*upstreamUse{}, gateway: &model.Gateway{},
+		blocks: map[string]place{}, ids: map[string]place{},
+	}
+	r.chains = chainBuilder{r: r, named: map[string]*definition{}, used: map[string]bool{}}
+	env = env.withDefaults()
+	for i, d := range documents {
+		r.read(d, i, env)
+	}
+	if len(documents) == 0 {
+		r.out.add(place{}, "there is no document", "")
+	} else if len(r.documents) > 0 {
+		r.resolve()
+	}
+	result := Result{Problems: r.out.sorted(), Files: r.files}
+	if r.out.faults == 0 {
+		result.Gateway = r.gateway
+	}
+	return result
+}
+
+// resolver joins decoded documents.
+type resolver struct {
+	out       *collector
+	kinds     []Kind
+	documents []*document
+	files     []string
+	gateway   *model.Gateway
+
+	// incomplete: a document or a block could not be read, so that a name that
+	// is missing may be defined there.
+	incomplete bool
+
+	blocks          map[string]place
+	listeners       map[string]place
+	listenerNames   []string
+	upstreams       map[string]*upstreamUse
+	upstreamNames   []string
+	middlewareNames []string
+	chains          chainBuilder
+	global          []model.Middleware
+	globalUsed      []*definition
+	ids             map[string]place
+	derived         []*model.Route // whose ids are derived
+}
+
+// read decodes one document.
+func (r *resolver) read(d Document, order int, env Environment) {
+	src, ok := parse(d, order, r.out)
+	if !ok {
+		r.incomplete = true
+		return
+	}
+	decoded := &document{}
+	decoded.SetDefaults()
+	decoded.locate(place{src: src})
+	if src.root != nil && !isNullNode(src.root) {
+		decoder := newDecoder(src, r.kinds, env, r.out, r.file)
+		decoder.into(src.root, decoded)
+		r.incomplete = r.incomplete || unreadable(decoder, src.root)
+	}
+	r.documents = append(r.documents, decoded)
+}
+
+// unreadable tells whether a document or a block of names is no mapping.
+func unreadable(d *decoder, root *yaml.Node) bool {
+	root, ok := d.follow(root)
+	if !ok || root.Kind != yaml.MappingNode {
+		return true
+	}
+	for _, block := range []string{"listeners", "middleware", "upstreams"} {
+		if n := find(root, block); n != root && n.Kind != yaml.MappingNode && !isNullNode(n) {
+			return true
+		}
+	}
+	return d.left < 0
+}
+
+func (r *resolver) file(path string) {
+	if !slices.Contains(r.files, path) {
+		r.files = append(r.files, path)
+	}
+}
+
+func (r *resolver) resolve() {
+	for _, d := range r.documents {
+		r.define(d)
+	}
+	for _, d := range r.documents {
+		r.listenersOf(d)
+		r.upstreamsOf(d)
+	}
+	for _, d := range r.documents {
+		r.blocksOf(d)
+	}
+	if len(r.listeners) == 0 && !r.incomplete {
+		r.out.add(place{src: r.documents[0].src}, "no listener is defined, so nothing would listen", `write listeners: {web: {address: ":8080"}}`)
+	}
+	r.defaultBlocks()
+	for _, d := range r.documents {
+		if d.has("global") != nil {
+			r.global, r.globalUsed = r.chains.chain(d.Global, "global")
+		}
+	}
+	for _, d := range r.documents {
+		r.routesOf(d)
+	}
+	r.nameRoutes()
+	r.unused()
+	slices.SortStableFunc(r.gateway.Upstreams, func(a, b *model.Upstream) int { return boolInt(isURL(a.Name)) - boolInt(isURL(b.Name)) })
+}
+
+// has returns the node of a top-level key's value, nil where it is not written.
+func (d *document) has(key string) *yaml.Node {
+	if d.node == nil {
+		return nil
+	}
+	if n := find(d.node, key); n != d.node {
+		return n
+	}
+	return nil
+}
+
+// blocksOf takes the blocks that only one document may have.
+func (r *resolver) blocksOf(d *document) {
+	g := r.gateway
+	for _, block := range []struct {
+		key  string
+		take func()
+	}{
+		{"engine", func() { g.Engine = d.Engine }},
+		{"drain_timeout", func() { g.DrainTimeout = time.Duration(d.DrainTimeout) }},
+		{"response_time_header", func() { g.ResponseTimeHeader = d.ResponseTime }},
+		{"admin", func() { r.admin(&d.Admin) }},
+		{"access_log", func() { r.accessLog(&d.AccessLog) }},
+		{"metrics", func() { r.metrics(&d.Metrics) }},
+		{"global", func() {}},
+	} {
+		n := d.has(block.key)
+		if n == nil {
+			continue
+		}
+		where := place{d.src, n}
+		if first, ok := r.blocks[block.key]; ok {
+			r.out.add(where, fmt.Sprintf("%s is defined in two documents: first at %s", block.key, first.position()), "remove one of them")
+			continue
+		}
+		r.blocks[block.key] = where
+		block.take()
+	}
+}
+
+// defaultBlocks fills in what no document has said.
+func (r *resolver) defaultBlocks() {
+	var defaults document
+	defaults.SetDefaults()
+	g := r.gateway
+	if _, ok := r.blocks["engine"]; !ok {
+		g.Engine = defaults.Engine
+	}
+	if _, ok := r.blocks["drain_timeout"]; !ok {
+		g.DrainTimeout = time.Duration(defaults.DrainTimeout)
+	}
+	if _, ok := r.blocks["admin"]; !ok {
+		defaults.Admin.src = r.documents[0].src
+		r.admin(&defaults.Admin)
+	}
+	if _, ok := r.blocks["access_log"]; !ok {
+		r.accessLog(&defaults.AccessLog)
+	}
+	if _, ok := r.blocks["metrics"]; !ok {
+		r.metrics(&defaults.Metrics)
+	}
+}
+
+// define registers the names of a document's blocks, so that references find
+// them whatever the order of the documents.
+func (r *resolver) define(d *document) {
+	for i := range d.Listeners {
+		e := &d.Listeners[i]
+		if r.named("listener", e.Key, e.key, r.listeners) {
+			r.listenerNames = append(r.listenerNames, e.Key)
+		}
+	}
+	for i := range d.Upstreams {
+		e := &d.Upstreams[i]
+		places := map[string]place{}
+		if use := r.upstreams[e.Key]; use != nil {
+			places[e.Key] = use.key
+		}
+		if r.named("upstream", e.Key, e.key, places) {
+			r.upstreams[e.Key] = &upstreamUse{key: e.key}
+			r.upstreamNames = append(r.upstreamNames, e.Key)
+		}
+	}
+	for i := range d.Middleware {
+		e := &d.Middleware[i]
+		places := map[string]place{}
+		if m := r.chains.named[e.Key]; m != nil {
+			places[e.Key] = m.place
+		}
+		if r.named("middleware", e.Key, e.key, places) {
+			r.chains.named[e.Key] = &e.Value
+			r.middlewareNames = append(r.middlewareNames, e.Key)
+		}
+	}
+}
+
+// named notes a name of a kind of thing. False: it is taken.
+func (r *resolver) named(what, name string, key place, places map[string]place) bool {
+	if first, ok := places[name]; ok {
+		r.out.add(key, fmt.Sprintf("the %s %s is defined in two documents: first at %s", what, name, first.position()), "rename or remove one of them")
+		return false
+	}
+	switch {
+	case isURL(name):
+		r.out.add(key, fmt.Sprintf("the %s %s is named like a URL", what, short(name)), "give it a plain name")
+	case strings.ContainsFunc(name, func(c rune) bool {
+		return unicode.IsSpace(c) || unicode.IsControl(c) || strings.ContainsRune(`"'{}[],`, c)
+	}) || len(name) > 128:
+		r.out.add(key, fmt.Sprintf("the %s %s has a name with white space, quotes, brackets or commas, or of more than 128 characters", what, short(name)), "use letters, digits, - _ and .")
+	}
+	places[name] = key
+	return true
+}
+
+// unused warns of what is defined and used nowhere.
+func (r *resolver) unused() {
+	if r.incomplete {
+		return
+	}
+	for _, d := range r.documents {
+		for i := range d.Upstreams {
+			e := &d.Upstreams[i]
+			if use := r.upstreams[e.Key]; use.key == e.key && !use.used {
+				r.out.warn(e.key, fmt.Sprintf("no route uses the upstream %s", e.Key), "")
+			}
+		}
+		for i := range d.Middleware {
+			e := &d.Middleware[i]
+			if r.chains.named[e.Key] == &e.Value && !r.chains.used[e.Key] {
+				r.out.warn(e.key, fmt.Sprintf("nothing uses the middleware %s", e.Key), "")
+			}
+		}
+	}
+}
+
+func (r *resolver) admin(a *admin) {
+	if a.broken {
+		return
+	}
+	where := a.below("address")
+	address, f := parseAddress(a.src.Dir, a.Address)
+	switch {
+	case f != nil:
+		r.out.add(where, "address "+f.message, f.hint)
+	case a.Token == "" && !isLoopback(address):
+		r.out.add(where, fmt.Sprintf("the admin API at %s can be reached from other machines and needs a token", a.Address), "write token: ${SLUICE_ADMIN_TOKEN}, or listen on 127.0.0.1")
+	}
+	for _, listener := range r.gateway.Listeners {
+		if f == nil && clash(address, listener.Address) {
+			r.out.add(where, fmt.Sprintf("the admin API and the listener %s have the same address, %s", listener.Name, a.Address), "give one of them another port")
+		}
+	}
+	hosts := make([]string, 0, len(a.Hosts))
+	for i, host := range a.Hosts {
+		name, f := parseHost(host, false)
+		if f != nil {
+			r.out.add(a.below(fmt.Sprintf("hosts[%d]", i)), fmt.Sprintf("hosts[%d] %s", i, f.message), f.hint)
+		}
+		hosts = append(hosts, name)
+	}
+	if strings.ContainsFunc(a.Token, func(c rune) bool { return c <= ' ' || c >= 0x7f }) {
+		r.out.add(a.below("token"), "token has characters that no bearer token may have", "use visible ASCII characters without spaces")
+	}
+	if a.Name != "" && !isToken(a.Name) {
+		r.out.add(a.below("name"), fmt.Sprintf("name must be a token as RFC 9110 5.6.2 has it, not %s", short(a.Name)), "use letters, digits, - and _")
+	}
+	r.gateway.Admin = model.Admin{Address: address, Token: a.Token, Public: a.Public, Hosts: hosts, Name: a.Name}
+}
+
+func (r *resolver) accessLog(l *accessLog) {
+	if l.broken {
+		return
+	}
+	log := model.AccessLog{Output: l.Output, Format: l.Format, Sample: float64(l.Sample), Fields: l.Fields}
+	switch l.Output {
+	case "stdout", "stderr", "none":
+	case "":
+		r.out.add(l.below("output"), "output must be stdout, stderr, none or a path, and is empty", "")
+	default:
+		log.Output = absolute(l.src.Dir, l.Output)
+	}
+	switch {
+	case l.Fields != nil && len(l.Fields) == 0:
+		r.out.add(l.below("fields"), "fields is an empty list", "leave the key out for all fields, or write output: none")
+	case l.Fields != nil && l.Format != "json":
+		r.out.add(l.below("fields"), fmt.Sprintf("fields needs the format json: the fields of %s are fixed", l.Format), "remove fields, or write format: json")
+	}
+	for i, path := range l.Skip {
+		canonicalPath, err := canonical.Path(path, canonical.Options{EncodedSlash: canonical.Keep})
+		if err != nil {
+			r.out.add(l.below(fmt.Sprintf("skip[%d]", i)), fmt.Sprintf("skip[%d]: %v", i, err), "write a path such as /healthz")
+		}
+		log.Skip = append(log.Skip, canonicalPath)
+	}
+	r.gateway.AccessLog = log
+}
+
+func (r *resolver) metrics(m *metrics) {
+	if !m.broken && m.MaxSeries < 1 {
+		r.out.add(m.below("max_series_per_family"), "max_series_per_family must be at least 1", "")
+	}
+	r.gateway.MaxSeries = m.MaxSeries
+}

@@ -1,0 +1,197 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"sluice/internal/model"
+)
+
+// streamIdle is the idle time-out of event streams and upgraded connections
+// where the route writes none.
+const (
+	defaultIdle = 60 * time.Second
+	streamIdle  = 5 * time.Minute
+)
+
+// routesOf builds the routes of a document.
+func (r *resolver) routesOf(d *document) {
+	for i := range d.Routes {
+		if in := &d.Routes[i]; in.src != nil {
+			r.route(in)
+		}
+	}
+}
+
+// route builds a route as far as its parts are sound.
+func (r *resolver) route(in *route) {
+	if in.ID != nil {
+		r.id(in)
+	}
+	built := &model.Route{Priority: in.Priority, Position: in.position(), StripPrefix: in.StripPrefix}
+	built.Match = r.match(in)
+	if in.ID != nil {
+		built.ID = *in.ID
+	} else {
+		built.ID = derivedID(built.Match)
+		r.derived = append(r.derived, built)
+	}
+	built.Timeouts = model.RouteTimeouts{Response: time.Duration(in.Timeout), Idle: defaultIdle, IdleStream: streamIdle, Total: time.Duration(in.TotalTimeout)}
+	if in.IdleTimeout != nil {
+		built.Timeouts.Idle = time.Duration(*in.IdleTimeout)
+		built.Timeouts.IdleStream = built.Timeouts.Idle
+	}
+	r.routeListeners(in, built)
+	r.chain(in, built)
+	if in.broken {
+		r.touch(in)
+		return
+	}
+	r.destinations(in, built)
+	r.rewrites(in, built)
+	r.gateway.Routes = append(r.gateway.Routes, built)
+}
+
+// touch marks what a broken route uses, so that nobody is warned of it.
+func (r *resolver) touch(in *route) {
+	if in.Upstream != nil {
+		if use := r.upstreams[*in.Upstream]; use != nil {
+			use.used = true
+		}
+	}
+}
+
+func (r *resolver) id(in *route) {
+	id, where := *in.ID, in.below("id")
+	switch first, taken := r.ids[id]; {
+	case id == "":
+		r.out.add(where, "id is empty", "leave the key out for one that is derived from the match")
+	case len(id) > 256 || strings.ContainsFunc(id, unicode.IsControl):
+		r.out.add(where, "id has control characters or more than 256 bytes", "")
+	case taken:
+		r.out.add(where, fmt.Sprintf("the route id %s is defined twice: first at %s", short(id), first.position()), "give each route an id of its own")
+	default:
+		r.ids[id] = where
+	}
+}
+
+// derivedID names a route after its match: GET api.example.com/users/{id}.
+func derivedID(m model.Match) string {
+	var out strings.Builder
+	if len(m.Methods) > 0 {
+		out.WriteString(strings.Join(m.Methods, ",") + " ")
+	}
+	out.WriteString(strings.Join(m.Hosts, ","))
+	out.WriteString(m.Path.String())
+	if out.Len() == 0 {
+		return "any"
+	}
+	return strings.TrimSpace(out.String())
+}
+
+// nameRoutes makes derived ids unique; written ones stay as they are.
+func (r *resolver) nameRoutes() {
+	for _, built := range r.derived {
+		id := built.ID
+		for n := 2; ; n++ {
+			if _, taken := r.ids[id]; !taken {
+				break
+			}
+			id = built.ID + " #" + strconv.Itoa(n)
+		}
+		built.ID = id
+		r.ids[id] = place{}
+	}
+}
+
+// routeListeners takes the names of listeners.
+func (r *resolver) routeListeners(in *route, built *model.Route) {
+	if in.Listeners != nil && len(in.Listeners) == 0 {
+		r.out.add(in.below("listeners"), "listeners is an empty list, so that no request could reach the route", "leave the key out for all listeners")
+	}
+	for i, name := range in.Listeners {
+		where := fmt.Sprintf("listeners[%d]", i)
+		switch _, ok := r.listeners[name]; {
+		case !ok && !r.incomplete && name != "":
+			r.out.add(in.below(where), fmt.Sprintf("there is no listener %s", short(name)), r.out.hint(name, r.listenerNames))
+		case slices.Contains(in.Listeners[:i], name):
+			r.out.add(in.below(where), fmt.Sprintf("the listener %s is named twice", name), "")
+		}
+	}
+	built.Listeners = in.Listeners
+}
+
+// chain composes global, without what the route skips, and the route's own.
+func (r *resolver) chain(in *route, built *model.Route) {
+	own, used := r.chains.chain(in.Middleware, "route")
+	kept := r.skip(in)
+	for _, m := range used {
+		m.check(r.out, built.ID, built.Match.Path)
+	}
+	built.Chain = r.global
+	if kept == nil {
+		for _, m := range r.globalUsed {
+			m.check(r.out, built.ID, built.Match.Path)
+		}
+	} else {
+		built.Chain = nil
+		for i, m := range r.global {
+			if kept[i] {
+				built.Chain = append(built.Chain, m)
+				r.globalUsed[i].check(r.out, built.ID, built.Match.Path)
+			}
+		}
+	}
+	if len(own) > 0 {
+		built.Chain = append(built.Chain[:len(built.Chain):len(built.Chain)], own...)
+	}
+}
+
+// skip tells which middleware of global stays; nil: all.
+func (r *resolver) skip(in *route) []bool {
+	if len(in.Skip) == 0 {
+		return nil
+	}
+	kept := make([]bool, len(r.global))
+	for i := range kept {
+		kept[i] = true
+	}
+	for i, name := range in.Skip {
+		found := false
+		for j, m := range r.global {
+			if m.Kind == name || m.Name != "" && m.Name == name {
+				kept[j], found = false, true
+			}
+		}
+		if !found && !in.broken && !r.incomplete && len(r.global) == r.globalWritten() {
+			r.out.add(in.below(fmt.Sprintf("skip[%d]", i)), fmt.Sprintf("skip names %s, and global has no middleware of that kind or name", short(name)), r.out.hint(name, r.skippable()))
+		}
+	}
+	return kept
+}
+
+// globalWritten is how many steps global has, sound or not.
+func (r *resolver) globalWritten() int {
+	for _, d := range r.documents {
+		if d.has("global") != nil {
+			return len(d.Global)
+		}
+	}
+	return 0
+}
+
+// skippable are the kinds and names of global.
+func (r *resolver) skippable() (names []string) {
+	for _, m := range r.global {
+		for _, name := range []string{m.Name, m.Kind} {
+			if name != "" && !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}

@@ -1,0 +1,183 @@
+package config
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// text is the text of a scalar after substitution. It remembers what came from
+// outside the document: there, braces are only text.
+type text struct {
+	s       string
+	foreign []span // in order
+	written string // as it stands in the document, for messages: secrets stay out of them
+	where   place
+}
+
+type span struct{ start, end int }
+
+// structural tells whether the byte at i was written in the document and may
+// have a meaning there.
+func (t text) structural(i int) bool {
+	for _, s := range t.foreign {
+		if s.start <= i && i < s.end {
+			return false
+		}
+	}
+	return true
+}
+
+func (t text) slice(start, end int) text {
+	part := text{s: t.s[start:end], written: t.written, where: t.where}
+	for _, s := range t.foreign {
+		if s.start < end && s.end > start {
+			part.foreign = append(part.foreign, span{max(s.start, start) - start, min(s.end, end) - start})
+		}
+	}
+	return part
+}
+
+// substitution is one walk over the text of a scalar.
+type substitution struct {
+	env   *Environment
+	dir   string
+	file  func(path string) // notes a file that is read
+	out   strings.Builder
+	spans []span
+	depth int
+	fault *fault
+}
+
+// deepest is how deep defaults may nest.
+const deepest = 8
+
+func (s *substitution) foreign(value string) {
+	start := s.out.Len()
+	s.out.WriteString(value)
+	s.spans = append(s.spans, span{start, s.out.Len()})
+}
+
+// run puts in the variables and files that raw names.
+func (s *substitution) run(raw string) {
+	if s.depth++; s.depth > deepest {
+		s.fault = faulty("defaults of variables are nested too deep", "")
+	}
+	closers := map[int]bool{} // of literal ${
+	for i := 0; i < len(raw) && s.fault == nil; {
+		switch {
+		case strings.HasPrefix(raw[i:], "$${"):
+			if end := closing(raw, i+3); end >= 0 {
+				closers[end] = true
+			}
+			s.foreign("${")
+			i += 3
+		case strings.HasPrefix(raw[i:], "${"):
+			end := closing(raw, i+2)
+			if end < 0 {
+				s.fault = faulty(fmt.Sprintf("%q has a ${ that is not closed", raw), "write $${ for a literal ${")
+				return
+			}
+			s.put(raw[i+2 : end])
+			i = end + 1
+		case closers[i]:
+			s.foreign("}")
+			i++
+		default:
+			s.out.WriteByte(raw[i])
+			i++
+		}
+	}
+	s.depth--
+}
+
+// closing returns the index of the brace that closes the one before start.
+func closing(raw string, start int) int {
+	for depth, i := 1, start; i < len(raw); i++ {
+		switch raw[i] {
+		case '{':
+			depth++
+		case '}':
+			if depth--; depth == 0 {
+				return i
+			}
+		}
+	}
+	return -1
+}
+
+// put evaluates what stands between ${ and }.
+func (s *substitution) put(expression string) {
+	if path, ok := strings.CutPrefix(expression, "file:"); ok {
+		s.putFile(path)
+		return
+	}
+	name, fallback, hasDefault := strings.Cut(expression, ":-")
+	if !variableName(name) {
+		s.fault = faulty(fmt.Sprintf("${%s} is no variable: a name has letters, digits and _", expression), "write ${NAME}, ${NAME:-default} or ${file:PATH}, or $${ for a literal ${")
+		return
+	}
+	value, ok := s.env.LookupEnv(name)
+	switch {
+	case hasDefault && value == "":
+		s.run(fallback)
+	case !ok:
+		s.fault = faulty(fmt.Sprintf("the environment variable %s is not set", name), fmt.Sprintf("set it, or give a default: ${%s:-…}", name))
+	default:
+		s.foreign(value)
+	}
+}
+
+func (s *substitution) putFile(path string) {
+	inner := &substitution{env: s.env, dir: s.dir, file: s.file, depth: s.depth}
+	inner.run(path)
+	if s.fault = inner.fault; s.fault != nil {
+		return
+	}
+	path = absolute(s.dir, inner.out.String())
+	s.file(path)
+	data, err := s.env.ReadFile(path)
+	if err != nil {
+		s.fault = faulty(fmt.Sprintf("the file of ${file:%s} cannot be read: %s", inner.out.String(), reason(err)), "")
+		return
+	}
+	content := strings.TrimSuffix(string(data), "\n")
+	s.foreign(strings.TrimSuffix(content, "\r"))
+}
+
+func variableName(name string) bool {
+	for i := 0; i < len(name); i++ {
+		c := name[i]
+		if !(c == '_' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || i > 0 && '0' <= c && c <= '9') {
+			return false
+		}
+	}
+	return name != ""
+}
+
+// absolute is a path of a document, made independent of where the gateway runs.
+func absolute(dir, path string) string {
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(dir, path)
+	}
+	if absolute, err := filepath.Abs(path); err == nil {
+		return absolute
+	}
+	return filepath.Clean(path)
+}
+
+// readFile reads a file that is not larger than a document may be, so that a
+// device without end does not hang the gateway.
+func readFile(path string) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	data, err := io.ReadAll(io.LimitReader(file, largest+1))
+	if closeErr := file.Close(); err == nil {
+		err = closeErr
+	}
+	return data, err
+}

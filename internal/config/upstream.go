@@ -1,0 +1,139 @@
+package config
+
+import (
+	"fmt"
+	"time"
+
+	"sluice/internal/model"
+)
+
+// upstreamUse is a named upstream and whether a route uses it.
+type upstreamUse struct {
+	key   place
+	built *model.Upstream // nil where it is broken
+	used  bool
+}
+
+// upstreamsOf builds the upstreams that a document defines.
+func (r *resolver) upstreamsOf(d *document) {
+	for i := range d.Upstreams {
+		e := &d.Upstreams[i]
+		if use := r.upstreams[e.Key]; use.key == e.key && !e.Value.broken && e.Value.src != nil {
+			use.built = r.upstream(e.Key, &e.Value)
+			r.gateway.Upstreams = append(r.gateway.Upstreams, use.built)
+		}
+	}
+}
+
+func (r *resolver) upstream(name string, u *upstream) *model.Upstream {
+	built := newUpstream(name, u)
+	if len(u.Endpoints) == 0 {
+		r.out.add(u.below("endpoints"), fmt.Sprintf("the upstream %s has no endpoints", name), "write endpoints: [http://HOST:PORT]")
+	}
+	for i := range u.Endpoints {
+		e := &u.Endpoints[i]
+		where := e.below("url")
+		endpoint, f := parseEndpoint(e.src.Dir, e.URL)
+		if f != nil {
+			r.out.add(where, "url "+f.message, f.hint)
+		}
+		if e.Version != "" && !isToken(e.Version) {
+			r.out.add(e.below("version"), fmt.Sprintf("version must be a label such as v1, not %s", short(e.Version)), "")
+		}
+		endpoint.Weight, endpoint.Version = e.Weight.share, e.Version
+		for _, other := range built.Endpoints {
+			if f == nil && other.Address == endpoint.Address && other.BasePath == endpoint.BasePath {
+				r.out.warn(where, fmt.Sprintf("the upstream %s has the endpoint %s twice", name, e.URL), "use weight to give it a greater share")
+				break
+			}
+		}
+		built.Endpoints = append(built.Endpoints, endpoint)
+	}
+	r.weights(name, u, built)
+	for _, limit := range []struct {
+		key   string
+		value int
+	}{
+		{"max_idle_per_endpoint", u.Pool.MaxIdle}, {"max_connections_per_endpoint", u.Pool.MaxConnections}, {"max_pending", u.Pool.MaxPending},
+	} {
+		if limit.value < 0 {
+			r.out.add(u.below("pool."+limit.key), limit.key+" must not be negative", "0 is without bound")
+		}
+	}
+	return built
+}
+
+// weights checks the weights of endpoints together, and makes percentages
+// small whole numbers.
+func (r *resolver) weights(name string, u *upstream, built *model.Upstream) {
+	sum, percent, divisor := 0, 0, 0
+	for _, e := range u.Endpoints {
+		sum += e.Weight.share
+		percent += boolInt(e.Weight.percent)
+		divisor = gcd(divisor, e.Weight.share)
+	}
+	where := u.below("endpoints")
+	switch {
+	case len(u.Endpoints) == 0:
+	case sum == 0:
+		r.out.add(where, fmt.Sprintf("all weights of the upstream %s are 0", name), "give one endpoint a weight above 0")
+	case percent > 0 && percent < len(u.Endpoints):
+		r.out.add(where, fmt.Sprintf("the upstream %s has weights with and without percent signs", name), "write all of them as percentages, or none")
+	case percent > 0 && sum != 100_00:
+		r.out.add(where, fmt.Sprintf("the weights of the upstream %s add up to %v, not to 100%%", name, weight{sum, true}), "")
+	case percent > 0:
+		for i := range built.Endpoints {
+			built.Endpoints[i].Weight /= divisor
+		}
+	}
+}
+
+func gcd(a, b int) int {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+func newUpstream(name string, u *upstream) *model.Upstream {
+	return &model.Upstream{
+		Name:   name,
+		Policy: u.LoadBalancer.Policy,
+		Pool: model.Pool{
+			MaxIdle: u.Pool.MaxIdle, IdleTimeout: time.Duration(u.Pool.IdleTimeout), MaxConnections: u.Pool.MaxConnections, MaxPending: u.Pool.MaxPending,
+		},
+		Timeouts: model.AttemptTimeouts{Connect: time.Duration(u.Timeouts.Connect), ResponseHeader: time.Duration(u.Timeouts.ResponseHeader)},
+	}
+}
+
+// destination returns the upstream that a route names: one of its own where it
+// is a URL, shared by all routes with the same. nil: a problem was reported.
+func (r *resolver) destination(where place, name string) *model.Upstream {
+	use := r.upstreams[name]
+	switch {
+	case use != nil:
+		use.used = true
+		return use.built
+	case isURL(name):
+		endpoint, f := parseEndpoint(where.src.Dir, name)
+		if f != nil {
+			r.out.add(where, "upstream "+f.message, f.hint)
+			return nil
+		}
+		var defaults upstream
+		defaults.SetDefaults()
+		built := newUpstream(name, &defaults)
+		built.Endpoints = []model.Endpoint{endpoint}
+		r.upstreams[name] = &upstreamUse{built: built, used: true}
+		r.gateway.Upstreams = append(r.gateway.Upstreams, built)
+		return built
+	case r.incomplete:
+		return nil
+	}
+	hint := r.out.hint(name, r.upstreamNames)
+	if _, f := parseAddress("", name); f == nil && hint == "" {
+		hint = "write http://" + name + " for a URL"
+	}
+	r.out.add(where, fmt.Sprintf("there is no upstream %s", short(name)), hint)
+	return nil
+}
