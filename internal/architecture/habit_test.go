@@ -198,16 +198,24 @@ func (p *pkg) leadingText(expression ast.Expr) string {
 }
 
 // nobodySleeps: a product that sleeps cannot be stopped, a test that sleeps is
-// slow or wrong. Under testing/synctest sleeping moves the clock.
+// slow or wrong. Tests may wait between two looks at a condition, in a loop that
+// counts nothing; under testing/synctest sleeping moves the clock.
 func nobodySleeps(p *pkg, report func(token.Pos, string)) {
 	for _, f := range p.files {
+		test := f.test || table[p.path].test
 		synctest := false
 		f.imports(func(_ *ast.ImportSpec, name string) { synctest = synctest || name == "testing/synctest" })
-		if f.test && synctest {
+		if test && synctest {
 			continue
 		}
+		polls := map[ast.Node]bool{} // what stands inside such a loop
 		ast.Inspect(f.syntax, func(node ast.Node) bool {
-			if expression, ok := node.(ast.Expr); ok {
+			if loop, ok := node.(*ast.ForStmt); ok && test {
+				if _, counts := loop.Post.(*ast.IncDecStmt); !counts {
+					ast.Inspect(loop, func(inner ast.Node) bool { polls[inner] = true; return true })
+				}
+			}
+			if expression, ok := node.(ast.Expr); ok && !polls[node] {
 				if from, name := p.member(expression); from == "time" && name == "Sleep" {
 					report(node.Pos(), "nobody sleeps: wait for a condition, a timer with a context, or use testing/synctest")
 				}
