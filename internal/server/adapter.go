@@ -48,6 +48,7 @@ type turn struct {
 	x    *pipeline.Exchange
 	body *body // nil: none
 
+	ctx      context.Context // the exchange's
 	cancel   context.CancelCauseFunc
 	unfollow func() bool // ends the following of net/http's context; may be nil
 	failed   bool        // the response tells an error
@@ -70,7 +71,7 @@ func newTurn(a *adapter, c *conn, w http.ResponseWriter, r *http.Request) *turn 
 		}
 	}
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(r.Context()))
-	t.cancel = cancel
+	t.ctx, t.cancel = ctx, cancel
 	t.x = pipeline.NewExchange(ctx, request, m, peerOf(r.RemoteAddr), time.Now())
 	if r.ProtoAtLeast(1, 1) {
 		t.x.Inform = t.inform
@@ -177,7 +178,7 @@ func (t *turn) blame(err error) error {
 
 // lost is the error of a response that could not be written.
 func (t *turn) lost(err error) error {
-	if cause := context.Cause(t.x.Context()); cause != nil && !errors.Is(cause, pipeline.ErrClientGone) {
+	if cause := context.Cause(t.ctx); cause != nil && !errors.Is(cause, pipeline.ErrClientGone) {
 		return cause
 	}
 	return pipeline.NewError(pipeline.ClientClosed, fmt.Errorf("%w: %w", pipeline.ErrClientGone, err))

@@ -24,11 +24,11 @@ func (t *turn) respond() (cut bool) {
 			cut = true
 		}
 	}()
-	if t.failed && t.x.Err.Word == pipeline.ClientClosed {
-		return true // nobody reads
-	}
 	if fault := t.misfit(); fault != nil {
 		t.fail(fault)
+	}
+	if t.failed && t.x.Err.Word == pipeline.ClientClosed {
+		return true // nobody reads
 	}
 	if t.x.Response.Tunnel != nil {
 		return t.tunnel()
@@ -78,7 +78,7 @@ func (t *turn) write() (cut bool) {
 		}
 		return true
 	}
-	if r.Length < 0 && r.Trailer != nil {
+	if t.trailing() {
 		t.trailers(r.Trailer())
 	}
 	return false
@@ -109,8 +109,9 @@ func (t *turn) stall() {
 
 // copyBody streams the body to the client.
 func (t *turn) copyBody() error {
-	buffer := t.listener.buffers.Get().(*[bufferSize]byte)
-	defer t.listener.buffers.Put(buffer)
+	var client io.Writer = t.w
+	buffer := t.listener.buffers.get()
+	defer t.listener.buffers.put(buffer)
 	r := t.x.Response
 	left := r.Length
 	for {
@@ -120,7 +121,7 @@ func (t *turn) copyBody() error {
 		}
 		if n > 0 {
 			left -= int64(n)
-			written, lost := t.w.Write(buffer[:n])
+			written, lost := client.Write(buffer[:n])
 			t.x.BytesOut += int64(written)
 			if lost == nil {
 				lost = t.rc.Flush()
@@ -152,7 +153,7 @@ func (t *turn) head(withBody bool) {
 		h["Content-Type"] = nil // no sniffing
 	}
 	for i := range r.Fields {
-		if field := &r.Fields[i]; passes(field) && field.ID != message.XRequestID && (field.ID != message.Trailer || r.Trailer != nil) {
+		if field := &r.Fields[i]; passes(field) && field.ID != message.XRequestID && (field.ID != message.Trailer || withBody && t.trailing()) {
 			name := headerName(field, r.Status)
 			h[name] = append(h[name], field.Value)
 		}
@@ -243,6 +244,9 @@ func (t *turn) trailers(fields message.Fields) {
 		h[name] = append(h[name], field.Value)
 	}
 }
+
+// trailing tells whether trailers may follow the body.
+func (t *turn) trailing() bool { return t.x.Response.Length < 0 && t.x.Response.Trailer != nil }
 
 func (t *turn) announced(trailer string) bool {
 	return t.x.Response.Fields.HasToken(message.Trailer, trailer)

@@ -66,6 +66,18 @@ const keepAliveBody = 256 << 10
 // bufferSize is of the buffers through which bodies and tunnels pass.
 const bufferSize = 32 << 10
 
+// buffers lends buffers of bufferSize. Nothing of an exchange keeps one.
+type buffers struct{ pool sync.Pool }
+
+func (b *buffers) get() *[bufferSize]byte {
+	if buffer, ok := b.pool.Get().(*[bufferSize]byte); ok {
+		return buffer
+	}
+	return new([bufferSize]byte)
+}
+
+func (b *buffers) put(buffer *[bufferSize]byte) { b.pool.Put(buffer) }
+
 // Listener is an address that accepts connections. It is a lease: Start binds,
 // Serve begins to accept and changes settings, Release ends it. Its methods are
 // safe for concurrent use.
@@ -76,7 +88,7 @@ type Listener struct {
 	listen  func(network, address string) (net.Listener, error)
 	counted func(listener string, delta int)
 	limits  limits
-	buffers sync.Pool                      // *[bufferSize]byte
+	buffers buffers
 	model   atomic.Pointer[model.Listener] // what new requests are served by
 
 	ending   atomic.Bool   // Release was called; written under mu
@@ -118,7 +130,6 @@ func newListener(m *model.Listener, o Options) *Listener {
 		address: m.Address, service: o.Service, log: o.Log, listen: o.Listen, counted: o.Connections, limits: standard(),
 		ended: make(chan struct{}), quiet: make(chan struct{}), refusals: make(chan struct{}, maxRefusals), conns: map[*conn]struct{}{},
 	}
-	l.buffers.New = func() any { return new([bufferSize]byte) }
 	l.model.Store(m)
 	return l
 }

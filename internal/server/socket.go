@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -60,7 +61,9 @@ func removeStale(path string) error {
 	if info.Mode().Type() != fs.ModeSocket {
 		return fmt.Errorf("%s is there and is not a socket: %w", path, syscall.EADDRINUSE)
 	}
-	probe, err := net.DialTimeout("unix", path, time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	probe, err := new(net.Dialer).DialContext(ctx, "unix", path)
 	if err == nil {
 		_ = probe.Close()
 		return syscall.EADDRINUSE

@@ -119,8 +119,8 @@ func (p *pair) down() {
 
 // pump copies until the end of src, which is no error.
 func (p *pair) pump(dst io.Writer, src io.Reader, count *atomic.Int64) (reading, writing error) {
-	buffer := p.listener.buffers.Get().(*[bufferSize]byte)
-	defer p.listener.buffers.Put(buffer)
+	buffer := p.listener.buffers.get()
+	defer p.listener.buffers.put(buffer)
 	for {
 		n, err := src.Read(buffer[:])
 		if n > 0 {
@@ -152,7 +152,7 @@ func (p *pair) broken(err error) {
 // endpointError is what an error of the tunnel's other side means.
 func (p *pair) endpointError(err error) error {
 	var own *pipeline.Error
-	switch cause := context.Cause(p.x.Context()); {
+	switch cause := context.Cause(p.ctx); {
 	case cause != nil:
 		return cause
 	case errors.As(err, &own):
