@@ -16,8 +16,8 @@ const knownMethods = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 
 // Admit does what comes before routing (SPEC 4, steps 1 to 4): it refuses what
 // no listener takes, brings the path into its one form, finds the client's
-// address, drops fields that only a trusted proxy may set, and gives the
-// request its id. Its errors close the connection.
+// address, drops fields that only a trusted proxy may set and those that
+// Connection names, and gives the request its id. Its errors close the connection.
 //
 // report is called instead of an error where the listener only reports paths.
 func Admit(x *Exchange, report func(violation error)) error {
@@ -29,6 +29,7 @@ func Admit(x *Exchange, report func(violation error)) error {
 		x.ClientIP = clientAddress(x)
 	}
 	dropInvalidForwarded(&x.Request.Fields)
+	dropNamed(&x.Request.Fields)
 	x.Identify()
 	x.Request.Fields.Put(message.XRequestID, x.ID)
 	x.TraceID = traceID(x.Request.Fields.Get(message.Traceparent))
