@@ -30,6 +30,7 @@ func (u *upload) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// Close closes the client's body.
 func (u *upload) Close() error { return u.source.Close() }
 
 // hold ties an attempt to the response that it gave: when the body or the
@@ -78,6 +79,7 @@ func (d *download) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// Close ends the attempt.
 func (d *download) Close() error {
 	err := d.source.Close()
 	d.end(nil)
@@ -118,6 +120,7 @@ func (t *tunnel) passed(n int, err error) error {
 	return err
 }
 
+// Close ends the attempt, both directions at once.
 func (t *tunnel) Close() error {
 	err := t.Tunnel.Close()
 	t.mu.Lock()

@@ -69,9 +69,6 @@ func (d *destination) Serve(x *pipeline.Exchange) error {
 func (d *destination) attempt(x *pipeline.Exchange, w *watch, request *message.Request) (*message.Response, error) {
 	endpoint, err := d.group.Pick()
 	if err != nil {
-		if request.Body != nil {
-			_ = request.Body.Close() // the error at hand is the one to tell
-		}
 		return nil, err
 	}
 	x.Attempts++

@@ -3,7 +3,6 @@ package transport
 import (
 	"bufio"
 	"context"
-	"errors"
 	"io"
 	"net"
 	"strconv"
@@ -170,7 +169,7 @@ func drain(t *testing.T, response *message.Response) string {
 }
 
 // fails does an attempt that must fail.
-func fails(t *testing.T, transport pipeline.Transport, ctx context.Context, request *message.Request) error {
+func fails(ctx context.Context, t *testing.T, transport pipeline.Transport, request *message.Request) error {
 	t.Helper()
 	response, err := transport.RoundTrip(ctx, request, nil)
 	if err == nil {
@@ -181,13 +180,14 @@ func fails(t *testing.T, transport pipeline.Transport, ctx context.Context, requ
 }
 
 // wantError checks the word, status and fault of an error.
-func wantError(t *testing.T, err error, word pipeline.Word) *pipeline.Error {
+func wantError(t *testing.T, err error, word pipeline.Word) pipeline.Error {
 	t.Helper()
-	var e *pipeline.Error
-	if !errors.As(err, &e) || e.Word != word {
+	if e := pipeline.AsError(err); e == nil || e.Word != word {
 		t.Fatalf("error %v, want %s", err, word)
+	} else {
+		return *e
 	}
-	return e
+	panic("unreachable")
 }
 
 // eventually waits for a condition.

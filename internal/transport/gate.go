@@ -17,8 +17,11 @@ type gate struct {
 
 	mu      sync.Mutex
 	inUse   int
-	waiting list.List // of chan struct{}, closed when the place is handed over
+	waiting list.List // of waiter
 }
+
+// waiter is one that waits; its channel is closed when it has its place.
+type waiter chan struct{}
 
 // enter takes a place, or waits for one until ctx ends. Its errors are
 // overloaded, at once, where too many wait already, and ctx's cause.
@@ -38,7 +41,7 @@ func (g *gate) enter(ctx context.Context) error {
 		err.Unsent = true
 		return err
 	}
-	turn := make(chan struct{})
+	turn := make(waiter)
 	place := g.waiting.PushBack(turn)
 	g.mu.Unlock()
 	select {
@@ -69,10 +72,14 @@ func (g *gate) leave() {
 
 // pass hands a place to the first that waits. The caller holds the lock.
 func (g *gate) pass() {
-	if first := g.waiting.Front(); first != nil {
-		g.waiting.Remove(first)
-		close(first.Value.(chan struct{}))
+	first := g.waiting.Front()
+	if first == nil {
+		g.inUse--
 		return
 	}
-	g.inUse--
+	turn, ok := g.waiting.Remove(first).(waiter)
+	if !ok {
+		panic("BUG: something else waits at the gate")
+	}
+	close(turn)
 }

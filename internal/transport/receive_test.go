@@ -101,7 +101,7 @@ func TestUpstreamFaultsBeforeTheHead(t *testing.T) {
 					p.say(test.text)
 				}
 			})
-			e := wantError(t, fails(t, open(t, endpoint, setup{}), t.Context(), get("/")), test.word)
+			e := wantError(t, fails(t.Context(), t, open(t, endpoint, setup{}), get("/")), test.word)
 			if e.Status != 502 || e.Fault != pipeline.Upstream || e.Unsent {
 				t.Errorf("got %+v", e)
 			}

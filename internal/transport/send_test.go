@@ -183,7 +183,7 @@ func TestUnsendableRequests(t *testing.T) {
 			request := post(nil, 1)
 			request.Body = body
 			change(request)
-			wantError(t, fails(t, transport, t.Context(), request), pipeline.BadRequest)
+			wantError(t, fails(t.Context(), t, transport, request), pipeline.BadRequest)
 			if !body.closed.Load() {
 				t.Error("the body was not closed")
 			}

@@ -113,7 +113,7 @@ func (s *standard) RoundTrip(ctx context.Context, request *message.Request, info
 	if request.Body != nil {
 		a.body = newUpload(ctx, request)
 	}
-	outgoing, err := a.request(request)
+	outgoing, err := a.request(ctx, request)
 	if err == nil {
 		err = s.gate.enter(ctx)
 	}
@@ -121,7 +121,12 @@ func (s *standard) RoundTrip(ctx context.Context, request *message.Request, info
 		_ = a.body.Close() // the error at hand is the one to tell
 		return nil, err
 	}
-	response, err := s.client.RoundTrip(outgoing)
+	return a.answered(s.client.RoundTrip(outgoing)) //nolint:bodyclose // the message's body closes it
+}
+
+// answered makes a message, or an error that says whose fault it is, of what
+// net/http gave.
+func (a *attempt) answered(response *http.Response, err error) (*message.Response, error) {
 	a.informing.Lock()
 	a.inform = nil
 	a.informing.Unlock()
@@ -161,7 +166,11 @@ func (a *attempt) trace() *httptrace.ClientTrace {
 // gotConnection is called before anything is sent, again if net/http replays
 // the request on another connection.
 func (a *attempt) gotConnection(info httptrace.GotConnInfo) {
-	a.connection = info.Conn.(*connection)
+	c, ok := info.Conn.(*connection)
+	if !ok {
+		panic("BUG: a connection that was not made here")
+	}
+	a.connection = c
 	a.connection.originOf = a.slashes
 	if a.body != nil {
 		a.body.connection = a.connection

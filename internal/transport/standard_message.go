@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"net/http/httptrace"
@@ -19,7 +20,7 @@ type textHeader = textproto.MIMEHeader
 
 // request turns a message into what net/http sends, byte for byte where it can.
 // What would not be a request on the wire is refused.
-func (a *attempt) request(in *message.Request) (*http.Request, error) {
+func (a *attempt) request(ctx context.Context, in *message.Request) (*http.Request, error) {
 	if err := sendable(in); err != nil {
 		return nil, err
 	}
@@ -33,7 +34,7 @@ func (a *attempt) request(in *message.Request) (*http.Request, error) {
 	if a.body != nil {
 		a.sendBody(in, out)
 	}
-	return out.WithContext(httptrace.WithClientTrace(a.ctx, a.trace())), nil
+	return out.WithContext(httptrace.WithClientTrace(ctx, a.trace())), nil
 }
 
 // url puts the target where net/http takes it as it is. One that begins with

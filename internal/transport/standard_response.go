@@ -117,6 +117,7 @@ func (d *download) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// Close ends the attempt; with it the connection, if there is more to come.
 func (d *download) Close() error {
 	err := d.source.Close()
 	d.attempt.end()
@@ -150,8 +151,10 @@ func (t *tunnel) failure(err error) error {
 	return pipeline.NewError(pipeline.UpstreamReset, err)
 }
 
+// CloseWrite ends the direction to the endpoint.
 func (t *tunnel) CloseWrite() error { return t.failure(t.attempt.connection.CloseWrite()) }
 
+// Close ends both directions and the attempt.
 func (t *tunnel) Close() error {
 	t.stop()
 	err := t.stream.Close()
