@@ -21,20 +21,20 @@ import (
 )
 
 const (
-	// quiet is how long nothing must happen to a file before it is read: a
-	// save is several steps.
-	quiet = 50 * time.Millisecond
-	// longest bounds the wait for quiet.
-	longest = time.Second
-	// grace is how long a file may be gone or empty, as it is in the middle of
-	// some ways to save, before that is told.
-	grace = time.Second
 	// defaultPoll is how often files are compared on file systems that tell
 	// nothing.
 	defaultPoll = 2 * time.Second
 	// clockStep is how much a file's time may lag behind the clock.
 	clockStep = 20 * time.Millisecond
 )
+
+// timing is how long a provider waits for whoever saves: a save is several
+// steps.
+type timing struct {
+	quiet   time.Duration // nothing must happen for so long before files are read
+	longest time.Duration // bounds the wait for quiet
+	grace   time.Duration // a file may be gone or empty for so long before that is told
+}
 
 // Options are what a provider needs besides its file.
 type Options struct {
@@ -49,6 +49,7 @@ type Options struct {
 type Provider struct {
 	file    string
 	options Options
+	timing  timing
 	load    func(file string) ([]config.Document, []string, []model.Problem)
 	open    func() (*fsnotify.Watcher, error)
 
@@ -82,6 +83,7 @@ func New(file string, options Options) *Provider {
 	return &Provider{
 		file:    file,
 		options: options,
+		timing:  timing{quiet: 50 * time.Millisecond, longest: time.Second, grace: time.Second},
 		load:    config.Load,
 		open:    fsnotify.NewWatcher,
 		forced:  make(chan struct{}, 1),
@@ -161,7 +163,7 @@ func (p *Provider) wait() {
 	if p.first.IsZero() {
 		p.first = now
 	}
-	p.timer.Reset(min(quiet, longest-now.Sub(p.first)))
+	p.timer.Reset(min(p.timing.quiet, p.timing.longest-now.Sub(p.first)))
 }
 
 // check reads the files if any is not what it was.
@@ -177,7 +179,7 @@ func (p *Provider) check(out func(provider.Update)) {
 		if p.missing.IsZero() {
 			p.missing = time.Now()
 		}
-		if time.Since(p.missing) < grace {
+		if time.Since(p.missing) < p.timing.grace {
 			p.watch() // it may come back elsewhere
 			p.wait()
 			return

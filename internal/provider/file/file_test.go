@@ -17,7 +17,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-const patience = 20 * time.Second
+const (
+	patience = 60 * time.Second
+	quiet    = 50 * time.Millisecond // as of New
+)
 
 // running is a provider under test, in a directory of its own.
 type running struct {
@@ -79,7 +82,7 @@ func (r *running) nothing() {
 // settle waits until everything that was done so far is seen.
 func (r *running) settle() {
 	r.t.Helper()
-	pause(2 * quiet)
+	pause(2 * r.timing.quiet)
 	r.nothing()
 }
 
@@ -153,6 +156,19 @@ func TestWaysToSave(t *testing.T) {
 		s.write("..2026_01/sluice.yaml", "a: 1")
 		s.link("..2026_01", "..data")
 		s.link("..data/sluice.yaml", "sluice.yaml")
+	}
+	// Steps with pauses between them: a test that is held up there must not
+	// become the test of something else.
+	slowly := func(p *Provider) { p.timing.grace = patience / 2 }
+	edits := map[string]func(*Provider){
+		"deleted and made anew, slowly":          slowly,
+		"truncated, written later":               slowly,
+		"blank for a moment":                     slowly,
+		"the directory is removed and made anew": slowly,
+		"another directory takes the place":      slowly,
+		"an included file, as vim saves":         slowly,
+		"vim: backup, new file, backup away":     slowly,
+		"written piece by piece":                 func(p *Provider) { p.timing = timing{quiet: time.Second, longest: patience, grace: patience} },
 	}
 	for _, c := range []struct {
 		name  string
@@ -317,7 +333,11 @@ func TestWaysToSave(t *testing.T) {
 			t.Parallel()
 			s := save{t, t.TempDir()}
 			c.setup(s)
-			r := start(t, s.dir, "sluice.yaml")
+			edit := edits[c.name]
+			if edit == nil {
+				edit = func(*Provider) {}
+			}
+			r := start(t, s.dir, "sluice.yaml", edit)
 			r.next()
 			r.settle()
 			c.save(s)

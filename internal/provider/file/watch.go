@@ -140,7 +140,7 @@ func (w *watcher) in(dir string) *interest {
 // trace notes every place where the way to a path can change, and returns where
 // it leads, without links. Where the way ends early, the first name that is
 // missing is noted.
-func (w *watcher) trace(path string) (real string, ok bool) {
+func (w *watcher) trace(path string) (end string, ok bool) {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return "", false
@@ -213,12 +213,12 @@ func (w *watcher) tracePattern(pattern string) {
 
 // traceDirectory notes a directory in which names that match base matter.
 func (w *watcher) traceDirectory(path, base string) {
-	real, ok := w.trace(path)
+	end, ok := w.trace(path)
 	if !ok {
 		return
 	}
-	if info, err := os.Stat(real); err == nil && info.IsDir() {
-		w.in(real).patterns = append(w.in(real).patterns, base)
+	if info, err := os.Stat(end); err == nil && info.IsDir() {
+		w.in(end).patterns = append(w.in(end).patterns, base)
 	}
 }
 

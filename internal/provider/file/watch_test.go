@@ -104,6 +104,7 @@ func TestWatchOfAFileThatJustChanged(t *testing.T) {
 			updates <- u
 		})
 	}()
+	t.Cleanup(func() { <-ended })
 	r.next()
 	if u := r.next(); u.Forced {
 		t.Errorf("got %+v", u)
@@ -182,11 +183,11 @@ func TestLinksInACircle(t *testing.T) {
 	s.link("a", "b")
 	s.link("deep", "deep/deep")
 	w := &watcher{dirs: map[string]*interest{}}
-	if real, ok := w.trace(s.path("a")); ok {
-		t.Errorf("a circle leads to %s", real)
+	if end, ok := w.trace(s.path("a")); ok {
+		t.Errorf("a circle leads to %s", end)
 	}
-	if real, ok := w.trace(s.path("none/../deep/x")); ok {
-		t.Errorf("a missing file is at %s", real)
+	if end, ok := w.trace(s.path("none/../deep/x")); ok {
+		t.Errorf("a missing file is at %s", end)
 	}
 	r := start(t, s.dir, "a")
 	if u := r.next(); len(u.Problems) != 1 {
