@@ -25,6 +25,10 @@ type Exchange struct {
 	ID          string // the request id; empty until Identify
 	TraceID     string // of a valid traceparent, else empty
 
+	// Observer is told when the exchange is over; it is of the snapshot that
+	// serves the exchange, so that one exchange sees one configuration. nil
+	// until Serve.
+	Observer  Observer
 	Route     *model.Route  // nil until one matched
 	Params    []model.Param // of the route's pattern
 	Consumer  string

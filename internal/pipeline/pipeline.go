@@ -7,7 +7,6 @@ import (
 	"context"
 
 	"sluice/internal/message"
-	"sluice/internal/model"
 )
 
 // Handler serves an exchange: it sets x.Response and returns nil, or returns
@@ -36,20 +35,6 @@ func Chain(destination Handler, steps ...Middleware) Handler {
 		destination = steps[i](destination)
 	}
 	return destination
-}
-
-// Kind is one kind of middleware: how its options are decoded and validated,
-// and how it is built from what they mean. The options are decoded and never
-// run; the settings run and are never decoded.
-type Kind struct {
-	Name string
-	// Options returns a pointer to a new options struct, with defaults in it.
-	Options func() any
-	// Validate turns decoded options into immutable settings, or reports
-	// problems; then the settings are not used.
-	Validate func(options any, report model.Report) any
-	// Build makes the middleware. It starts nothing.
-	Build func(settings any) Middleware
 }
 
 // Transport sends one attempt to one endpoint.

@@ -38,10 +38,11 @@ func TestMetrics(t *testing.T) {
 	m.Route("", "", "").Observe("POST", 404, "", 0)
 	m.Route("", "", "").Error("no_route")
 	u := m.Upstream("u")
-	u.ConnectionTaken(false)
-	u.ConnectionTaken(true)
-	u.ConnectionTaken(true)
-	u.ConnectionLeft()
+	u.ConnectionOpened()
+	u.ConnectionOpened()
+	u.ConnectionReused()
+	u.ConnectionReused()
+	u.ConnectionClosed()
 	u.Observe(250 * time.Millisecond)
 	web := m.Listener("web")
 	web.ConnectionOpened()
@@ -75,8 +76,8 @@ gateway_request_duration_seconds_count{method="_OTHER",path="/users/{id}",route=
 gateway_requests_total{method="GET",path="/users/{id}",route="users",status="200",upstream="u",version="v1"} 2
 gateway_requests_total{method="POST",path="",route="",status="404",upstream="",version=""} 1
 gateway_requests_total{method="_OTHER",path="/users/{id}",route="users",status="418",upstream="u",version=""} 1
-gateway_upstream_active_connections{upstream="u"} 2
-gateway_upstream_connections_total{reused="false",upstream="u"} 1
+gateway_upstream_active_connections{upstream="u"} 1
+gateway_upstream_connections_total{reused="false",upstream="u"} 2
 gateway_upstream_connections_total{reused="true",upstream="u"} 2
 gateway_upstream_duration_seconds_sum{upstream="u"} 0.25
 gateway_upstream_duration_seconds_count{upstream="u"} 1`
@@ -127,7 +128,7 @@ func TestSeriesAreBounded(t *testing.T) {
 	for i := range 50 {
 		m.Route(fmt.Sprint("r", i), "/", "u").Observe("GET", 200, "", time.Millisecond)
 		m.Route(fmt.Sprint("r", i), "/", "u").Error("internal")
-		m.Upstream(fmt.Sprint("u", i)).ConnectionTaken(true)
+		m.Upstream(fmt.Sprint("u", i)).ConnectionReused()
 		m.Listener(fmt.Sprint("l", i)).ConnectionOpened()
 	}
 	count := map[string]int{}
@@ -269,8 +270,9 @@ func TestObserveDoesNotAllocate(t *testing.T) {
 		route.Error("no_route")
 		m.RequestStarted()
 		m.RequestEnded()
-		upstream.ConnectionTaken(true)
-		upstream.ConnectionLeft()
+		upstream.ConnectionReused()
+		upstream.ConnectionOpened()
+		upstream.ConnectionClosed()
 		upstream.Observe(time.Millisecond)
 		listener.ConnectionOpened()
 		listener.ConnectionClosed()

@@ -91,19 +91,18 @@ func (m *Metrics) Upstream(name string) *UpstreamMetrics {
 	}
 }
 
-// ConnectionTaken counts a connection that an attempt begins to use; it is
-// active until ConnectionLeft.
-func (u *UpstreamMetrics) ConnectionTaken(reused bool) {
-	if reused {
-		u.reused.Inc()
-	} else {
-		u.dialed.Inc()
-	}
+// ConnectionOpened counts a connection that was made; it is active until
+// ConnectionClosed.
+func (u *UpstreamMetrics) ConnectionOpened() {
+	u.dialed.Inc()
 	u.active.Inc()
 }
 
-// ConnectionLeft counts a connection that no attempt uses any longer.
-func (u *UpstreamMetrics) ConnectionLeft() { u.active.Dec() }
+// ConnectionReused counts an attempt on a connection that has served before.
+func (u *UpstreamMetrics) ConnectionReused() { u.reused.Inc() }
+
+// ConnectionClosed counts a connection that is no more.
+func (u *UpstreamMetrics) ConnectionClosed() { u.active.Dec() }
 
 // Observe counts how long an attempt waited for the head of its response.
 func (u *UpstreamMetrics) Observe(duration time.Duration) { u.seconds.Observe(duration.Seconds()) }

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"sluice/internal/snapshot"
+)
+
+func newRoutes() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "routes [-c FILE] [-o table|json]",
+		Short: "Show the route table in matching order, of a file or of the running gateway",
+		Args:  usageArgs(cobra.NoArgs),
+	}
+	file := configFlag(cmd, "configuration file; without it, ask the running gateway")
+	admin := adminFlag(cmd)
+	output := outputFlag(cmd, "table", "json")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		format, err := output()
+		if err != nil {
+			return err
+		}
+		var rows []snapshot.Row
+		if *file == "" {
+			err = admin().get(cmd, "/_gateway/routes", nil, &rows)
+		} else {
+			var compiled *snapshot.Compiled
+			if compiled, err = compile(cmd.ErrOrStderr(), *file); err == nil {
+				rows = snapshot.Table(compiled.Router)
+			}
+		}
+		switch {
+		case err != nil:
+			return err
+		case format == "json":
+			return printJSON(cmd.OutOrStdout(), rows)
+		}
+		return printRoutes(cmd.OutOrStdout(), rows)
+	}
+	return cmd
+}
+
+func printRoutes(w io.Writer, rows []snapshot.Row) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "PRIORITY\tROUTE\tLISTENERS\tMATCH\tMIDDLEWARE\tDESTINATION")
+	for _, row := range rows {
+		listeners := "all"
+		if len(row.Listeners) > 0 {
+			listeners = strings.Join(row.Listeners, ",")
+		}
+		var steps []string
+		for _, step := range row.Middleware {
+			steps = append(steps, step.Kind)
+		}
+		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\n", row.Priority, row.ID, listeners, row.Match, strings.Join(steps, ","), row.Destination)
+	}
+	return table.Flush()
+}

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"sluice/internal/app"
+	"sluice/internal/config"
+	"sluice/internal/provider/file"
+	"sluice/internal/telemetry"
+)
+
+func newRun() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "run [-c FILE]",
+		Short: "Serve",
+		Long: "Serve the configuration in FILE: by default sluice.yaml, else " + systemFile + `.
+
+SIGHUP reads it again, SIGUSR1 reopens the access log, SIGTERM and SIGINT drain and
+stop (a second one ends at once), SIGUSR2 hands the sockets to a new binary at the
+same path and then drains.`,
+		Args: usageArgs(cobra.NoArgs),
+	}
+	flag := configFlag(cmd, "configuration file")
+	level := cmd.Flags().String("log-level", "info", "debug, info, warn or error")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		path, err := configFile(*flag)
+		if err != nil {
+			return err
+		}
+		var at slog.Level
+		if err := at.UnmarshalText([]byte(*level)); err != nil {
+			return &usageError{fmt.Errorf("--log-level: %w", err)}
+		}
+		sockets, err := app.Inherit()
+		if err != nil {
+			return err
+		}
+		signal.Ignore(syscall.SIGPIPE) // a reader of the log that leaves must not end the gateway
+		stdout, stderr := telemetry.NewSharedWriter(cmd.OutOrStdout()), telemetry.NewSharedWriter(cmd.ErrOrStderr())
+		log := telemetry.NewLogger(stderr, at)
+		gateway := app.New(app.Options{Source: file.New(path, file.Options{Logger: log}), Log: log, Stdout: stdout, Stderr: stderr, Sockets: sockets})
+		return serve(cmd, gateway, log)
+	}
+	return cmd
+}
+
+// serve runs a gateway until a signal ends it.
+func serve(cmd *cobra.Command, gateway *app.Gateway, log *slog.Logger) error {
+	// After the first signal the second has its usual effect: it ends the process.
+	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, os.Interrupt)
+	defer stop()
+	context.AfterFunc(ctx, stop)
+	steer := make(chan os.Signal, 8)
+	signal.Notify(steer, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2)
+	defer signal.Stop(steer)
+	go func() {
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case s := <-steer:
+				obey(ctx, s, gateway, log, stop)
+			}
+		}
+	}()
+	err := gateway.Run(ctx)
+	var refused *app.RefusedError
+	if errors.As(err, &refused) {
+		for _, problem := range refused.Problems {
+			config.Print(cmd.ErrOrStderr(), problem)
+		}
+		return errTold
+	}
+	return err
+}
+
+func obey(ctx context.Context, s os.Signal, gateway *app.Gateway, log *slog.Logger, stop func()) {
+	switch s {
+	case syscall.SIGHUP:
+		gateway.Reload()
+	case syscall.SIGUSR1:
+		gateway.ReopenLog()
+	case syscall.SIGUSR2:
+		if err := gateway.HandOver(ctx); err != nil {
+			log.Error("the sockets stay here", "error", err)
+			return
+		}
+		stop()
+	}
+}

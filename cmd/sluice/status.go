@@ -1,0 +1,75 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"sluice/internal/model"
+	"sluice/internal/server"
+	"sluice/internal/snapshot"
+	"sluice/internal/upstream"
+)
+
+// status is what the command gathers from the admin API.
+type status struct {
+	Revision  snapshot.Revision `json:"revision"`
+	Listeners []server.Status   `json:"listeners"`
+	Upstreams []upstream.Status `json:"upstreams"`
+	Problems  []model.Problem   `json:"problems"`
+}
+
+func newStatus() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show listeners, upstreams and endpoints of the running gateway",
+		Args:  usageArgs(cobra.NoArgs),
+	}
+	admin := adminFlag(cmd)
+	output := outputFlag(cmd, "table", "json")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		format, err := output()
+		if err != nil {
+			return err
+		}
+		var s status
+		gateway := admin()
+		for path, into := range map[string]any{
+			"/_gateway/config": &s.Revision, "/_gateway/listeners": &s.Listeners, "/_gateway/upstreams": &s.Upstreams, "/_gateway/problems": &s.Problems,
+		} {
+			if err := gateway.get(cmd, path, nil, into); err != nil {
+				return err
+			}
+		}
+		if format == "json" {
+			return printJSON(cmd.OutOrStdout(), s)
+		}
+		return printStatus(cmd.OutOrStdout(), &s)
+	}
+	return cmd
+}
+
+func printStatus(w io.Writer, s *status) error {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(table, "revision %d from %s, %s, sha256 %.12s\n", s.Revision.Number, s.Revision.Source, s.Revision.Time.Format(time.RFC3339), s.Revision.SHA256)
+	fmt.Fprintln(table, "\nLISTENER\tADDRESS\tCONNECTIONS")
+	for _, l := range s.Listeners {
+		fmt.Fprintf(table, "%s\t%s\t%d\n", l.Name, l.Address, l.Connections)
+	}
+	fmt.Fprintln(table, "\nUPSTREAM\tENDPOINT\tWEIGHT\tVERSION\tACTIVE\tREQUESTS\tFAILURES")
+	for _, u := range s.Upstreams {
+		for _, e := range u.Endpoints {
+			fmt.Fprintf(table, "%s\t%s\t%d\t%s\t%d\t%d\t%d\n", u.Name, e.URL, e.Weight, e.Version, e.Active, e.Requests, e.Failures)
+		}
+	}
+	if len(s.Problems) > 0 {
+		fmt.Fprintln(table, "\nPROBLEMS")
+		for _, p := range s.Problems {
+			fmt.Fprintln(table, p.Error())
+		}
+	}
+	return table.Flush()
+}

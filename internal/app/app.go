@@ -1,0 +1,234 @@
+// Package app puts a gateway together: the table of kinds, the provider, the
+// snapshots and the admin API, their start and their stop. It is the only place
+// that knows all parts; it has no mechanism of its own but the order of things.
+package app
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"sluice/internal/admin"
+	"sluice/internal/lease"
+	"sluice/internal/model"
+	"sluice/internal/provider"
+	"sluice/internal/server"
+	"sluice/internal/snapshot"
+	"sluice/internal/telemetry"
+)
+
+// flushTimeout bounds how long the access log may take for its last lines.
+const flushTimeout = 5 * time.Second
+
+// Options are what a gateway is started with.
+type Options struct {
+	Source Source       // of the documents
+	Log    *slog.Logger // of the process
+	// Stdout and Stderr are for the access log; they take concurrent writes.
+	Stdout, Stderr io.Writer
+	// Sockets are listening sockets from a process before; nil: none.
+	Sockets *Sockets
+}
+
+// Source is a provider that can be told what else its documents depend on, and
+// to read them again at once.
+type Source interface {
+	provider.Provider
+	// Watch names files whose change is a change of the documents.
+	Watch(files []string)
+	// Reload leads to an update even where nothing seems changed.
+	Reload()
+}
+
+// Gateway is one running gateway.
+type Gateway struct {
+	log      *slog.Logger
+	registry lease.Registry
+	current  snapshot.Current
+	history  snapshot.History
+	metrics  *telemetry.Metrics
+	builder  snapshot.Builder
+	api      *admin.API
+	source   Source
+	sockets  *Sockets
+	draining atomic.Bool
+	serving  chan struct{} // closed when the first snapshot serves
+
+	mu       sync.Mutex // held by apply: one change at a time
+	problems []model.Problem
+	admin    *admin.Listener
+}
+
+// RefusedError is a first configuration with problems: there is nothing to serve.
+type RefusedError struct{ Problems []model.Problem }
+
+// Error is the problems, one on each line.
+func (e *RefusedError) Error() string {
+	lines := make([]string, len(e.Problems))
+	for i, p := range e.Problems {
+		lines[i] = p.Error()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// New returns a gateway that is ready to Run. It starts nothing.
+func New(o Options) *Gateway {
+	g := &Gateway{log: o.Log, metrics: telemetry.NewMetrics(0), source: o.Source, sockets: o.Sockets, serving: make(chan struct{})}
+	if g.sockets == nil {
+		g.sockets = &Sockets{}
+	}
+	g.builder = snapshot.Builder{
+		Registry:  &g.registry,
+		Kinds:     Kinds(),
+		Metrics:   g.metrics,
+		Server:    server.Options{Service: &g.current, Log: o.Log, Listen: g.sockets.Listen, Connections: g.connections},
+		AccessLog: telemetry.Options{Logger: o.Log, Metrics: g.metrics, Stdout: o.Stdout, Stderr: o.Stderr},
+		Log:       o.Log,
+		Pseudonym: cmp.Or(g.sockets.Pseudonym, "sluice-"+strings.ReplaceAll(uuid.NewString(), "-", "")[:12]),
+	}
+	g.api = admin.New(g, o.Log)
+	return g
+}
+
+// Run serves until ctx ends, then drains: it takes no new work and lets
+// exchanges finish for up to drain_timeout. A first configuration that is
+// refused is a *RefusedError. Run is called once.
+func (g *Gateway) Run(ctx context.Context) error {
+	watching, stopWatching := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopWatching()
+	updates := make(chan provider.Update)
+	stopped := make(chan error, 1)
+	go func() {
+		stopped <- g.source.Run(watching, func(u provider.Update) {
+			select {
+			case updates <- u:
+			case <-watching.Done():
+			}
+		})
+	}()
+	defer func() { stopWatching(); <-stopped }()
+	for {
+		select {
+		case <-ctx.Done():
+			g.drain()
+			return nil
+		case update := <-updates:
+			problems := g.apply(update)
+			if g.current.Load() == nil && model.Refused(problems) {
+				return &RefusedError{problems}
+			}
+		case err := <-stopped:
+			stopped <- nil
+			if err == nil {
+				err = errors.New("it ended")
+			}
+			g.drain()
+			return fmt.Errorf("watching the configuration: %w", err)
+		}
+	}
+}
+
+// connections counts a client's connection in or out.
+func (g *Gateway) connections(listener string, delta int) {
+	if m := g.metrics.Listener(listener); delta > 0 {
+		m.ConnectionOpened()
+	} else {
+		m.ConnectionClosed()
+	}
+}
+
+// Serving is closed once the first snapshot serves.
+func (g *Gateway) Serving() <-chan struct{} { return g.serving }
+
+// Reload reads the configuration again, whether it seems changed or not.
+func (g *Gateway) Reload() { g.source.Reload() }
+
+// ReopenLog makes the access log's file anew where it was moved away.
+func (g *Gateway) ReopenLog() {
+	if s := g.current.Load(); s != nil {
+		if err := s.ReopenLog(); err != nil {
+			g.log.Error("the access log stays with its file", "error", err)
+		}
+	}
+}
+
+// Addr is the bound address of a listener of the serving snapshot, nil without.
+func (g *Gateway) Addr(listener string) net.Addr {
+	if s := g.current.Load(); s != nil {
+		for i, m := range s.Gateway.Listeners {
+			if m.Name == listener {
+				return s.Listeners[i].Addr()
+			}
+		}
+	}
+	return nil
+}
+
+// AdminAddr is the bound address of the admin API, nil before it serves.
+func (g *Gateway) AdminAddr() net.Addr {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.admin == nil {
+		return nil
+	}
+	return g.admin.Addr()
+}
+
+// Current is the serving snapshot, nil before the first.
+func (g *Gateway) Current() *snapshot.Snapshot { return g.current.Load() }
+
+// Ready tells whether a snapshot serves and draining has not begun.
+func (g *Gateway) Ready() bool { return g.current.Load() != nil && !g.draining.Load() }
+
+// Problems are those of the documents as last read.
+func (g *Gateway) Problems() []model.Problem {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.problems
+}
+
+// History holds the revisions.
+func (g *Gateway) History() *snapshot.History { return &g.history }
+
+// Gatherer holds the metrics.
+func (g *Gateway) Gatherer() prometheus.Gatherer { return g.metrics.Gatherer() }
+
+// drain ends the gateway: readiness first, then the listeners, then the rest.
+func (g *Gateway) drain() {
+	g.draining.Store(true)
+	s := g.current.Load()
+	if s == nil {
+		return
+	}
+	timeout := s.Gateway.DrainTimeout
+	g.log.Info("draining", "timeout", timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	var pending sync.WaitGroup
+	for _, listener := range s.Listeners {
+		pending.Go(func() {
+			if err := listener.Shutdown(ctx); err != nil {
+				g.log.Warn("exchanges were cut at the end of drain_timeout", "listener", listener.Status().Name, "error", err)
+			}
+		})
+	}
+	pending.Wait()
+	s.Release()
+	flushing, cancelFlush := context.WithTimeout(context.Background(), flushTimeout)
+	defer cancelFlush()
+	if err := s.WaitForLog(flushing); err != nil {
+		g.log.Error("the access log lost its last lines", "error", err)
+	}
+	g.log.Info("stopped")
+}

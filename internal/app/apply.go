@@ -1,0 +1,85 @@
+package app
+
+import (
+	"time"
+
+	"sluice/internal/admin"
+	"sluice/internal/model"
+	"sluice/internal/provider"
+	"sluice/internal/snapshot"
+)
+
+// apply is the one step that every change of the configuration leads to:
+// resolve, build, swap. With a problem nothing changes. It returns the
+// problems, warnings among them.
+func (g *Gateway) apply(update provider.Update) []model.Problem {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	began := time.Now()
+	problems := update.Problems
+	var compiled *snapshot.Compiled
+	if !model.Refused(problems) {
+		var found []model.Problem
+		compiled, found = snapshot.Compile(update.Documents, g.builder.Kinds, Environment())
+		problems = append(problems, found...)
+	}
+	if compiled != nil {
+		g.source.Watch(compiled.Files)
+		if serving := g.current.Load(); serving != nil && serving.SHA256 == compiled.SHA256 {
+			g.problems = problems
+			g.log.Debug("the documents did not change", "revision", serving.Revision.Number)
+			return problems
+		}
+		if err := g.replace(compiled, update.Source); err != nil {
+			problems = append(problems, model.Problem{Position: model.Position{File: update.Documents[0].Name}, Message: err.Error()})
+			compiled = nil
+		}
+	}
+	g.problems = problems
+	if compiled == nil {
+		g.metrics.ConfigRefused()
+	}
+	for _, p := range problems {
+		if p.Warning {
+			g.log.Warn("configuration", "problem", p.Error())
+		} else {
+			g.log.Error("configuration refused", "problem", p.Error())
+		}
+	}
+	if compiled != nil {
+		revision := g.current.Load().Revision
+		g.metrics.ConfigServed(uint64(revision.Number), revision.Time)
+		g.log.Info("configuration serves", "revision", revision.Number, "routes", len(compiled.Gateway.Routes), "took", time.Since(began).Round(time.Microsecond))
+	}
+	return problems
+}
+
+// replace builds a snapshot, starts what is new in it, makes it the serving
+// one, and only then lets go of the one before.
+func (g *Gateway) replace(compiled *snapshot.Compiled, source string) error {
+	before := g.current.Load()
+	revision := snapshot.Revision{Number: 1, SHA256: compiled.SHA256, Time: time.Now(), Source: source}
+	if before != nil {
+		revision.Number = before.Revision.Number + 1
+	}
+	g.metrics.SetMaxSeries(compiled.Gateway.MaxSeries)
+	next := g.builder.Build(compiled, revision)
+	api := admin.Acquire(next.Leases, compiled.Gateway.Admin.Address, g.api, g.sockets.Listen)
+	if err := next.Commit(); err != nil {
+		next.Release()
+		return err
+	}
+	g.admin = api
+	g.current.Swap(next)
+	for i, m := range compiled.Gateway.Listeners {
+		next.Listeners[i].Serve(m)
+	}
+	g.history.Add(revision, compiled.Documents)
+	if before != nil {
+		before.Release()
+	} else {
+		close(g.serving)
+		g.sockets.Done()
+	}
+	return nil
+}

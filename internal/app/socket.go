@@ -1,0 +1,170 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Variables that tell a new binary what it inherits.
+const (
+	socketsVariable   = "SLUICE_INHERIT_SOCKETS" // network|address, separated by newlines, in the order of the descriptors
+	readyVariable     = "SLUICE_INHERIT_READY"   // the descriptor to close once ready
+	pseudonymVariable = "SLUICE_INHERIT_PSEUDONYM"
+)
+
+// firstInherited is the descriptor after standard input, output and error.
+const firstInherited = 3
+
+// takeOverTimeout bounds how long a new binary may take until it serves.
+const takeOverTimeout = time.Minute
+
+// Sockets are listening sockets that a process before handed over, by what they
+// were bound to. The zero value has none.
+type Sockets struct {
+	Pseudonym string // of the process group; empty: a new group
+	inherited map[string]*os.File
+	ready     *os.File
+}
+
+// Inherit takes what a process before handed to this one by its environment,
+// and removes that from the environment.
+func Inherit() (*Sockets, error) {
+	s := &Sockets{Pseudonym: os.Getenv(pseudonymVariable), inherited: map[string]*os.File{}}
+	names, ready := os.Getenv(socketsVariable), os.Getenv(readyVariable)
+	for _, variable := range []string{socketsVariable, readyVariable, pseudonymVariable} {
+		if err := os.Unsetenv(variable); err != nil {
+			return nil, fmt.Errorf("inherited sockets: %w", err)
+		}
+	}
+	if ready == "" {
+		return s, nil
+	}
+	descriptor, err := strconv.Atoi(ready)
+	if err != nil {
+		return nil, fmt.Errorf("inherited sockets: %s: %w", readyVariable, err)
+	}
+	s.ready = os.NewFile(uintptr(descriptor), "ready")
+	for i, name := range strings.Split(names, "\n") {
+		s.inherited[name] = os.NewFile(uintptr(firstInherited+i), name)
+	}
+	return s, nil
+}
+
+// Listen returns the inherited socket of an address, or binds a new one.
+func (s *Sockets) Listen(network, address string) (net.Listener, error) {
+	key := network + "|" + address
+	if inherited, ok := s.inherited[key]; ok {
+		delete(s.inherited, key)
+		listener, err := net.FileListener(inherited)
+		return listener, errors.Join(err, inherited.Close())
+	}
+	return (&net.ListenConfig{}).Listen(context.Background(), network, address)
+}
+
+// Done says that this process serves: the one before may stop. Sockets that no
+// listener has asked for are closed.
+func (s *Sockets) Done() {
+	for key, socket := range s.inherited {
+		_ = socket.Close() // of a listener that the configuration no longer has
+		delete(s.inherited, key)
+	}
+	if s.ready != nil {
+		_, _ = s.ready.Write([]byte{1}) // the process before has ended already
+		_ = s.ready.Close()
+		s.ready = nil
+	}
+}
+
+// HandOver starts the binary that is now at this one's path, with this one's
+// arguments and its sockets, and waits until it serves. After a nil error this
+// process is to drain; after another it goes on as if nothing had been.
+func (g *Gateway) HandOver(ctx context.Context) error {
+	names, files, err := g.socketFiles()
+	defer func() {
+		for _, f := range files {
+			_ = f.Close() // duplicates; the child has its own
+		}
+	}()
+	if err != nil {
+		return err
+	}
+	binary, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("finding the binary: %w", err)
+	}
+	binary = strings.TrimSuffix(binary, " (deleted)") // Linux, when it was replaced
+	wait, ready, err := os.Pipe()
+	if err != nil {
+		return fmt.Errorf("a pipe to the new process: %w", err)
+	}
+	defer func() { _ = wait.Close() }()
+	command := exec.CommandContext(context.WithoutCancel(ctx), binary, os.Args[1:]...)
+	command.Stdin, command.Stdout, command.Stderr = os.Stdin, os.Stdout, os.Stderr
+	command.ExtraFiles = append(append([]*os.File{}, files...), ready)
+	command.Env = append(os.Environ(),
+		socketsVariable+"="+strings.Join(names, "\n"),
+		readyVariable+"="+strconv.Itoa(firstInherited+len(files)),
+		pseudonymVariable+"="+g.builder.Pseudonym)
+	err = command.Start()
+	_ = ready.Close() // the child's end
+	if err != nil {
+		return fmt.Errorf("starting the new binary: %w", err)
+	}
+	exited := make(chan error, 1)
+	go func() { exited <- command.Wait() }()
+	served := make(chan bool, 1)
+	go func() {
+		_, err := io.ReadFull(wait, make([]byte, 1))
+		served <- err == nil
+	}()
+	timeout := time.NewTimer(takeOverTimeout)
+	defer timeout.Stop()
+	select {
+	case ok := <-served:
+		if ok {
+			g.log.Info("a new process has taken over", "pid", command.Process.Pid)
+			return nil
+		}
+		return fmt.Errorf("the new process ended before it served: %w", <-exited)
+	case <-timeout.C:
+		err = errors.New("the new process did not serve in time")
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	return errors.Join(err, command.Process.Kill(), <-exited)
+}
+
+// socketFiles duplicates the sockets of the serving snapshot.
+func (g *Gateway) socketFiles() (names []string, files []*os.File, err error) {
+	s := g.current.Load()
+	if s == nil {
+		return nil, nil, errors.New("nothing serves yet")
+	}
+	add := func(address string, file func() (*os.File, error)) {
+		f, failed := file()
+		if failed != nil {
+			err = errors.Join(err, fmt.Errorf("the socket of %s: %w", address, failed))
+			return
+		}
+		name := "tcp|" + address
+		if path, ok := strings.CutPrefix(address, "unix:"); ok {
+			name = "unix|" + path
+		}
+		names, files = append(names, name), append(files, f)
+	}
+	for i, m := range s.Gateway.Listeners {
+		add(m.Address, s.Listeners[i].File)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	add(s.Gateway.Admin.Address, g.admin.File)
+	return names, files, err
+}

@@ -1,0 +1,89 @@
+package config
+
+import (
+	"bytes"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// secrets are the paths of the values that nobody is to read in a document.
+// What they take from a variable or a file is not in it anyway.
+var secrets = [][]string{{"admin", "token"}}
+
+const redacted = "REDACTED"
+
+// Redact returns a document's text with its secrets struck out. A document
+// whose secrets cannot be told from the rest is struck out whole.
+func Redact(d Document) []byte {
+	var root yaml.Node
+	if err := yaml.Unmarshal(d.Data, &root); err != nil || len(root.Content) == 0 {
+		return d.Data // it never served, so that no one asks for it
+	}
+	data := d.Data
+	for _, path := range secrets {
+		secret := secretAt(root.Content[0], path)
+		if secret == nil || secret.Value == "" || isReference(secret.Value) {
+			continue
+		}
+		data = bytes.ReplaceAll(data, []byte(secret.Value), []byte(redacted))
+		if left := reread(data, path); left != redacted {
+			return []byte(redacted + "\n")
+		}
+	}
+	return data
+}
+
+func reread(data []byte, path []string) string {
+	var root yaml.Node
+	if err := yaml.Unmarshal(data, &root); err != nil || len(root.Content) == 0 {
+		return ""
+	}
+	if secret := secretAt(root.Content[0], path); secret != nil {
+		return secret.Value
+	}
+	return ""
+}
+
+// isReference tells whether a value is nothing but one ${…} without a default.
+func isReference(value string) bool {
+	return strings.HasPrefix(value, "${") && strings.IndexByte(value, '}') == len(value)-1 && (strings.HasPrefix(value, "${file:") || !strings.Contains(value, ":-") || strings.HasSuffix(value, ":-}"))
+}
+
+// secretAt returns the scalar at a path of keys, through aliases and merge keys.
+func secretAt(n *yaml.Node, path []string) *yaml.Node {
+	for n != nil && n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	switch {
+	case n == nil:
+		return nil
+	case len(path) == 0:
+		if n.Kind == yaml.ScalarNode {
+			return n
+		}
+		return nil
+	case n.Kind == yaml.SequenceNode: // of a merge key
+		for _, item := range n.Content {
+			if found := secretAt(item, path); found != nil {
+				return found
+			}
+		}
+		return nil
+	case n.Kind != yaml.MappingNode:
+		return nil
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == path[0] {
+			return secretAt(n.Content[i+1], path[1:])
+		}
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == "<<" {
+			if found := secretAt(n.Content[i+1], path); found != nil {
+				return found
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,165 @@
+package gatewaytest
+
+import (
+	"bufio"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// Echo is what an echo endpoint answers with: the request as it saw it.
+type Echo struct {
+	Endpoint string      `json:"endpoint"`
+	Method   string      `json:"method"`
+	Target   string      `json:"target"`
+	Host     string      `json:"host"`
+	Header   http.Header `json:"header"`
+	Body     string      `json:"body"`
+}
+
+// NewEcho starts an HTTP service that answers with what it received, and
+// returns its URL.
+func NewEcho(t testing.TB, name string) string {
+	t.Helper()
+	return NewHTTP(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return // the gateway gave the request up
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.Header().Set("X-Endpoint", name)
+		_ = json.NewEncoder(w).Encode(Echo{name, r.Method, r.RequestURI, r.Host, r.Header, string(body)})
+	}))
+}
+
+// NewHTTP starts an HTTP service and returns its URL.
+func NewHTTP(t testing.TB, handler http.Handler) string {
+	t.Helper()
+	server := httptest.NewServer(handler)
+	t.Cleanup(func() {
+		server.CloseClientConnections()
+		server.Close()
+	})
+	return server.URL
+}
+
+// Scripted is a TCP service whose connections are served by a script.
+type Scripted struct {
+	URL      string
+	listener net.Listener
+	mu       sync.Mutex
+	received [][]byte
+}
+
+// NewScripted starts a TCP service; script serves each connection, which is
+// closed when it returns. What it reads is kept for Received.
+func NewScripted(t testing.TB, script func(conn net.Conn, in *bufio.Reader)) *Scripted {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a test
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Scripted{URL: "http://" + listener.Addr().String(), listener: listener}
+	var running sync.WaitGroup
+	var mu sync.Mutex
+	open := map[net.Conn]bool{}
+	running.Go(func() {
+		for index := 0; ; index++ {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			mu.Lock()
+			open[conn] = true
+			mu.Unlock()
+			s.mu.Lock()
+			s.received = append(s.received, nil)
+			s.mu.Unlock()
+			running.Go(func() {
+				script(conn, bufio.NewReader(&recorder{conn, s, index}))
+				conn.Close()
+				mu.Lock()
+				delete(open, conn)
+				mu.Unlock()
+			})
+		}
+	})
+	t.Cleanup(func() {
+		listener.Close()
+		mu.Lock()
+		for conn := range open {
+			conn.Close()
+		}
+		mu.Unlock()
+		running.Wait()
+	})
+	return s
+}
+
+// Received is what each connection has brought so far, in order of arrival.
+func (s *Scripted) Received() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := make([]string, len(s.received))
+	for i, data := range s.received {
+		all[i] = string(data)
+	}
+	return all
+}
+
+// recorder keeps what is read.
+type recorder struct {
+	net.Conn
+	s     *Scripted
+	index int
+}
+
+func (r *recorder) Read(p []byte) (int, error) {
+	n, err := r.Conn.Read(p)
+	r.s.mu.Lock()
+	r.s.received[r.index] = append(r.s.received[r.index], p[:n]...)
+	r.s.mu.Unlock()
+	return n, err
+}
+
+// ReadHead reads a message head, its empty line included, and returns it.
+func ReadHead(in *bufio.Reader) (string, error) {
+	var head []byte
+	for {
+		line, err := in.ReadBytes('\n')
+		head = append(head, line...)
+		if err != nil || len(line) <= 2 {
+			return string(head), err
+		}
+	}
+}
+
+// Refused is the URL of a port where nobody listens: connections are refused.
+// The port is held, so that it stays so for the test.
+func Refused(t testing.TB) string {
+	t.Helper()
+	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = unix.Close(socket) })
+	if err := unix.Bind(socket, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		t.Fatal(err)
+	}
+	bound, err := unix.Getsockname(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	address, ok := bound.(*unix.SockaddrInet4)
+	if !ok {
+		t.Fatalf("a port of an unexpected family: %T", bound)
+	}
+	return "http://127.0.0.1:" + strconv.Itoa(address.Port)
+}

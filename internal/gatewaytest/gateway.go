@@ -1,0 +1,224 @@
+// Package gatewaytest runs whole gateways inside a test, on free ports, with
+// scripted endpoints behind them. It is for tests only.
+package gatewaytest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"sluice/internal/app"
+	"sluice/internal/provider/file"
+)
+
+// Patience bounds every wait for a condition; a machine under load is slow.
+const Patience = 30 * time.Second
+
+// Gateway is a gateway that runs until its test ends.
+type Gateway struct {
+	*app.Gateway
+	t      testing.TB
+	file   string
+	access buffer
+	log    buffer
+	stop   context.CancelFunc
+	done   chan error
+}
+
+// Start runs a gateway on a configuration, and waits until it serves. Its
+// listeners and admin API should have port 0. The test fails where the
+// configuration is refused.
+func Start(t testing.TB, config string) *Gateway {
+	t.Helper()
+	g := &Gateway{t: t, file: filepath.Join(t.TempDir(), "sluice.yaml"), done: make(chan error, 1)}
+	g.Write(config)
+	log := slog.New(slog.NewTextHandler(&g.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	g.Gateway = app.New(app.Options{Source: file.New(g.file, file.Options{Logger: log}), Log: log, Stdout: &g.access, Stderr: &g.access})
+	ctx, stop := context.WithCancel(context.Background())
+	g.stop = stop
+	go func() { g.done <- g.Run(ctx) }()
+	t.Cleanup(func() {
+		if err := g.Stop(); err != nil {
+			t.Errorf("the gateway ended with %v", err)
+		}
+		if t.Failed() {
+			t.Logf("log of the gateway:\n%s", g.log.String())
+		}
+	})
+	select {
+	case <-g.Serving():
+	case err := <-g.done:
+		g.done <- nil
+		t.Fatalf("the gateway did not start: %v", err)
+	case <-time.After(Patience):
+		t.Fatal("the gateway does not serve")
+	}
+	return g
+}
+
+// Stop drains the gateway and returns what Run returned; a second call does
+// nothing.
+func (g *Gateway) Stop() error {
+	g.stop()
+	err := <-g.done
+	g.done <- nil
+	return err
+}
+
+// Write replaces the configuration file, and does not wait for the reload.
+func (g *Gateway) Write(config string) {
+	g.t.Helper()
+	fresh := g.file + ".new"
+	if err := os.WriteFile(fresh, []byte(config), 0o600); err != nil {
+		g.t.Fatal(err)
+	}
+	if err := os.Rename(fresh, g.file); err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+// Load replaces the configuration and waits until it serves.
+func (g *Gateway) Load(config string) {
+	g.t.Helper()
+	before := g.Current().Revision.Number
+	g.Write(config)
+	WaitFor(g.t, "the new configuration serves", func() bool { return g.Current().Revision.Number > before })
+}
+
+// URL is the base URL of a listener.
+func (g *Gateway) URL(listener string) string { return "http://" + g.Addr(listener).String() }
+
+// AdminURL is the base URL of the admin API.
+func (g *Gateway) AdminURL() string { return "http://" + g.AdminAddr().String() }
+
+// Admin decodes the JSON at a path of the admin API.
+func (g *Gateway) Admin(path string, into any) {
+	g.t.Helper()
+	response, err := http.Get(g.AdminURL() + path) //nolint:noctx // a test
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if err := json.NewDecoder(response.Body).Decode(into); err != nil {
+		g.t.Fatalf("%s: status %d: %v", path, response.StatusCode, err)
+	}
+}
+
+// Metric is the sum of the samples of a name whose labels include these, given
+// as name, value, name, value.
+func (g *Gateway) Metric(name string, labels ...string) float64 {
+	g.t.Helper()
+	response, err := http.Get(g.AdminURL() + "/metrics") //nolint:noctx // a test
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	sample := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(name) + `(?:\{(.*)\})? (\S+)$`)
+	total := 0.0
+	for _, match := range sample.FindAllStringSubmatch(string(text), -1) {
+		all := true
+		for i := 0; i < len(labels); i += 2 {
+			all = all && strings.Contains(","+match[1]+",", fmt.Sprintf(",%s=%q,", labels[i], labels[i+1]))
+		}
+		if value, err := strconv.ParseFloat(match[2], 64); all && err == nil {
+			total += value
+		}
+	}
+	return total
+}
+
+// LogLine waits for the access log line of a request id, in JSON.
+func (g *Gateway) LogLine(id string) map[string]any {
+	g.t.Helper()
+	var line map[string]any
+	WaitFor(g.t, "the log line of "+id, func() bool {
+		for _, l := range g.LogLines() {
+			if l["request_id"] == id {
+				line = l
+				return true
+			}
+		}
+		return false
+	})
+	return line
+}
+
+// LogLines are the access log lines so far, in JSON.
+func (g *Gateway) LogLines() (lines []map[string]any) {
+	g.t.Helper()
+	for text := range strings.Lines(g.access.String()) {
+		var line map[string]any
+		if !strings.HasSuffix(text, "\n") {
+			break // not written whole yet
+		}
+		if err := json.Unmarshal([]byte(text), &line); err != nil {
+			g.t.Fatalf("a log line is no JSON: %q: %v", text, err)
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// ProcessLog is what the gateway has logged about itself so far.
+func (g *Gateway) ProcessLog() string { return g.log.String() }
+
+// Dial connects to a listener; the connection closes with the test.
+func (g *Gateway) Dial(listener string) net.Conn {
+	g.t.Helper()
+	conn, err := net.DialTimeout("tcp", g.Addr(listener).String(), Patience)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	g.t.Cleanup(func() { conn.Close() })
+	if err := conn.SetDeadline(time.Now().Add(Patience)); err != nil {
+		g.t.Fatal(err)
+	}
+	return conn
+}
+
+// WaitFor polls until a condition holds, and fails the test if it never does.
+func WaitFor(t testing.TB, what string, condition func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(Patience)
+	for !condition() {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain until %s", what)
+		}
+		<-time.After(5 * time.Millisecond)
+	}
+}
+
+// buffer is a bytes.Buffer for several writers.
+type buffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *buffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *buffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}

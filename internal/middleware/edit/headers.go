@@ -1,0 +1,129 @@
+// Package edit holds the middleware that changes messages without deciding
+// about them: headers.
+package edit
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+
+	"golang.org/x/net/http/httpguts"
+
+	"sluice/internal/config"
+	"sluice/internal/message"
+	"sluice/internal/model"
+	"sluice/internal/pipeline"
+)
+
+// HeadersOptions are the options of headers.
+type HeadersOptions struct {
+	Request  Edits `config:"request" doc:"edits of the request before it goes on"`
+	Response Edits `config:"response" doc:"edits of the response on its way back; problem documents of the gateway too"`
+}
+
+// Edits are what is done to a field list, in this order: remove, set, add.
+type Edits struct {
+	Set    config.Map[config.Template] `config:"set" doc:"gives fields one value each, whatever they had; placeholders work"`
+	Add    config.Map[config.Template] `config:"add" doc:"appends field lines; placeholders work"`
+	Remove []string                    `config:"remove" doc:"drops fields"`
+}
+
+// headers are the settings of headers.
+type headers struct {
+	Request, Response edits
+}
+
+type edits struct {
+	Remove   []string
+	Set, Add []model.FieldTemplate
+}
+
+// Headers is the kind headers: it sets, adds and removes fields of requests and
+// responses. What frames or routes a message is not among them.
+func Headers() pipeline.Kind {
+	return pipeline.NewKind("headers", func() *HeadersOptions { return &HeadersOptions{} },
+		func(o *HeadersOptions, report model.Report) headers {
+			settings := headers{validate(&o.Request, "request", report), validate(&o.Response, "response", report)}
+			if settings.Request.empty() && settings.Response.empty() {
+				report("", "headers does nothing", "name fields under request or response, in set, add or remove")
+			}
+			return settings
+		},
+		func(h headers) pipeline.Middleware { return h.middleware })
+}
+
+// engineField tells of a field that belongs to the connection or to the framing.
+// An edit of one would be undone or would make a message lie.
+func engineField(name string) bool {
+	switch message.Lookup(name) {
+	case message.Connection, message.ContentLength, message.KeepAlive, message.ProxyConnection, message.TE, message.Trailer, message.TransferEncoding, message.Upgrade:
+		return true
+	}
+	return false
+}
+
+func validate(e *Edits, path string, report model.Report) (out edits) {
+	check := func(where, name string) {
+		switch {
+		case !httpguts.ValidHeaderFieldName(name):
+			report(where, "the field name "+name+" is not valid", "field names are letters, digits and -")
+		case engineField(name):
+			report(where, "the field "+name+" belongs to the connection and cannot be edited", "leave it to the gateway")
+		case path == "request" && message.Lookup(name) == message.Host:
+			report(where, "Host is not edited by headers", "use the route's rewrite.host")
+		}
+	}
+	templates := func(kind string, m config.Map[config.Template]) (list []model.FieldTemplate) {
+		for _, entry := range m {
+			where := path + "." + kind + "." + entry.Key
+			check(where, entry.Key)
+			if text := entry.Value.String(); !httpguts.ValidHeaderFieldValue(text) {
+				report(where, "the value of "+entry.Key+" has a control character", "leave it out; a value is one line")
+			}
+			list = append(list, model.FieldTemplate{Name: entry.Key, Value: entry.Value.Template})
+		}
+		return list
+	}
+	for i, name := range e.Remove {
+		check(path+".remove["+strconv.Itoa(i)+"]", name)
+	}
+	return edits{Remove: slices.Clone(e.Remove), Set: templates("set", e.Set), Add: templates("add", e.Add)}
+}
+
+func (e *edits) empty() bool { return len(e.Remove)+len(e.Set)+len(e.Add) == 0 }
+
+func (h headers) middleware(next pipeline.Handler) pipeline.Handler {
+	return pipeline.HandlerFunc(func(x *pipeline.Exchange) error {
+		if err := h.Request.apply(x, &x.Request.Fields); err != nil {
+			return err
+		}
+		err := next.Serve(x)
+		if err == nil {
+			return h.Response.apply(x, &x.Response.Fields)
+		}
+		e := pipeline.AsError(err)
+		return cmp.Or(h.Response.apply(x, &e.Fields), error(e))
+	})
+}
+
+// apply edits a field list; values come from the exchange as it is now.
+func (e *edits) apply(x *pipeline.Exchange, fields *message.Fields) error {
+	for _, name := range e.Remove {
+		fields.Delete(name)
+	}
+	for i := range e.Set {
+		value, err := x.ExpandField(&e.Set[i].Value)
+		if err != nil {
+			return err
+		}
+		fields.Set(e.Set[i].Name, value)
+	}
+	for i := range e.Add {
+		value, err := x.ExpandField(&e.Add[i].Value)
+		if err != nil {
+			return err
+		}
+		fields.Add(e.Add[i].Name, value)
+	}
+	return nil
+}

@@ -1,0 +1,231 @@
+package snapshot
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"sluice/internal/message"
+	"sluice/internal/model"
+	"sluice/internal/pipeline"
+	"sluice/internal/router"
+)
+
+// Explanation says what happens to one request, and why.
+type Explanation struct {
+	Route       string       `json:"route"` // empty: none
+	Candidates  []Candidate  `json:"candidates"`
+	Middleware  []Step       `json:"middleware"`
+	Destination *Destination `json:"destination"` // nil: none
+	// Refused is why no route serves it: what the client would read.
+	Refused string `json:"refused,omitempty"`
+	// Path is the canonical path that was routed.
+	Path string `json:"path"`
+}
+
+// Candidate is a route that was tried, in order.
+type Candidate struct {
+	Route  string `json:"route"`
+	Failed string `json:"failed"` // the first predicate that failed; empty: matched
+}
+
+// Step is one middleware of a chain.
+type Step struct {
+	Kind string `json:"kind"`
+	From string `json:"from"` // global, route, with the name of a named one
+}
+
+// Destination is where a route leads.
+type Destination struct {
+	Kind     string `json:"kind"`               // upstream, redirect or respond
+	Upstream string `json:"upstream,omitempty"` // its name
+	Target   string `json:"target"`             // in words: the endpoints, the location, the status
+	Reason   string `json:"reason"`
+}
+
+// Explain tells how a request that came to a listener would be served, without
+// serving it. The request's Path is raw; empty listener means the first.
+func (c *Compiled) Explain(request *message.Request, listener string, client netip.Addr) (*Explanation, error) {
+	m, err := c.listener(listener)
+	if err != nil {
+		return nil, err
+	}
+	x := &pipeline.Exchange{Request: request, Listener: m, ClientIP: client}
+	out := &Explanation{Candidates: []Candidate{}, Middleware: []Step{}}
+	if err := pipeline.Admit(x, func(error) {}); err != nil {
+		out.Refused, out.Path = refusal(err), request.Path
+		return out, nil
+	}
+	out.Path = request.Path
+	for _, candidate := range c.Router.Explain(request, m.Name, x.ClientIP) {
+		out.Candidates = append(out.Candidates, Candidate{candidate.Route.ID, candidate.Failed})
+	}
+	found := c.Router.Match(request, m.Name, x.ClientIP)
+	if found.Index < 0 {
+		out.Refused = refusal(unmatched(found.Allow))
+		return out, nil
+	}
+	route := c.Router.Routes()[found.Index]
+	out.Route, out.Middleware, out.Destination = route.ID, Steps(route), destinationOf(route)
+	return out, nil
+}
+
+func refusal(err error) string {
+	e := pipeline.AsError(err)
+	text := fmt.Sprintf("%d %s: %s", e.Status, e.Word, e.Detail)
+	if allow := e.Fields.Get(message.Allow); allow != "" {
+		text += " Allowed: " + allow + "."
+	}
+	return text
+}
+
+func (c *Compiled) listener(name string) (*model.Listener, error) {
+	var names []string
+	for _, m := range c.Gateway.Listeners {
+		if m.Name == name || name == "" {
+			return m, nil
+		}
+		names = append(names, m.Name)
+	}
+	return nil, fmt.Errorf("no listener is called %q; there are %s", name, strings.Join(names, ", "))
+}
+
+// Steps is a route's whole chain, outermost first.
+func Steps(route *model.Route) []Step {
+	steps := make([]Step, len(route.Chain))
+	for i, m := range route.Chain {
+		steps[i] = Step{m.Kind, m.From}
+	}
+	return steps
+}
+
+func destinationOf(route *model.Route) *Destination {
+	switch {
+	case route.Respond != nil:
+		return &Destination{Kind: "respond", Target: fmt.Sprintf("status %d", route.Respond.Status), Reason: "the route answers by itself"}
+	case route.Redirect != nil:
+		return &Destination{Kind: "redirect", Target: fmt.Sprintf("%d %s", route.Redirect.Status, route.Redirect.To), Reason: "the route redirects"}
+	}
+	urls := make([]string, len(route.Upstream.Endpoints))
+	for i, endpoint := range route.Upstream.Endpoints {
+		urls[i] = endpoint.URL
+		if len(urls) > 1 {
+			urls[i] += fmt.Sprintf(" (weight %d)", endpoint.Weight)
+		}
+	}
+	return &Destination{Kind: "upstream", Upstream: route.Upstream.Name, Target: strings.Join(urls, ", "), Reason: "the route's upstream; " + route.Upstream.Policy + " picks the endpoint"}
+}
+
+// Row is one route of the route table.
+type Row struct {
+	ID          string   `json:"id"`
+	Priority    int      `json:"priority"`
+	Listeners   []string `json:"listeners"` // empty: all
+	Match       Match    `json:"match"`
+	Middleware  []Step   `json:"middleware"`
+	Destination string   `json:"destination"`
+}
+
+// Match is a route's match as people write it; what is empty is left out.
+type Match struct {
+	Hosts      []string          `json:"hosts,omitempty"`
+	Path       string            `json:"path,omitempty"`
+	PathPrefix string            `json:"path_prefix,omitempty"`
+	PathRegex  string            `json:"path_regex,omitempty"`
+	Methods    []string          `json:"methods,omitempty"`
+	Headers    map[string]string `json:"headers,omitempty"`
+	Query      map[string]string `json:"query,omitempty"`
+	Cookies    map[string]string `json:"cookies,omitempty"`
+	ClientIP   []string          `json:"client_ip,omitempty"`
+}
+
+// Table is the route table in matching order.
+func Table(table *router.Router) []Row {
+	rows := make([]Row, 0, len(table.Routes()))
+	for _, route := range table.Routes() {
+		listeners := route.Listeners
+		if listeners == nil {
+			listeners = []string{}
+		}
+		rows = append(rows, Row{route.ID, route.Priority, listeners, matchOf(&route.Match), Steps(route), destinationText(route)})
+	}
+	return rows
+}
+
+func destinationText(route *model.Route) string {
+	destination := destinationOf(route)
+	if destination.Kind == "upstream" {
+		return "upstream " + destination.Upstream
+	}
+	return destination.Kind + " " + destination.Target
+}
+
+func matchOf(m *model.Match) Match {
+	out := Match{Hosts: m.Hosts, Methods: m.Methods, Headers: conditions(m.Headers), Query: conditions(m.Query), Cookies: conditions(m.Cookies)}
+	for _, prefix := range m.ClientIP {
+		out.ClientIP = append(out.ClientIP, prefix.String())
+	}
+	switch m.Path.Kind {
+	case model.ExactPath, model.PatternPath:
+		out.Path = m.Path.Text
+	case model.PrefixPath:
+		out.PathPrefix = m.Path.Text
+	case model.RegexPath:
+		out.PathRegex = m.Path.Text
+	case model.AnyPath:
+	}
+	return out
+}
+
+func conditions(list []model.Condition) map[string]string {
+	if len(list) == 0 {
+		return nil
+	}
+	out := make(map[string]string, len(list))
+	for _, c := range list {
+		switch {
+		case c.Value != nil:
+			out[c.Name] = *c.Value
+		case c.Regex != nil:
+			out[c.Name] = "~ " + c.Regex.String()
+		case *c.Present:
+			out[c.Name] = "(present)"
+		default:
+			out[c.Name] = "(absent)"
+		}
+	}
+	return out
+}
+
+// String is the match on one line.
+func (m Match) String() string {
+	var parts []string
+	add := func(text string) { parts = append(parts, text) }
+	if len(m.Methods) > 0 {
+		add(strings.Join(m.Methods, "|"))
+	}
+	add(cmp.Or(strings.Join(m.Hosts, "|"), "*"))
+	switch {
+	case m.Path != "":
+		add(m.Path)
+	case m.PathPrefix != "":
+		add(strings.TrimSuffix(m.PathPrefix, "/") + "/…")
+	case m.PathRegex != "":
+		add("~" + m.PathRegex)
+	}
+	for _, group := range []struct {
+		word   string
+		values map[string]string
+	}{{"header", m.Headers}, {"query", m.Query}, {"cookie", m.Cookies}} {
+		for _, name := range slices.Sorted(maps.Keys(group.values)) {
+			add(group.word + " " + name + "=" + group.values[name])
+		}
+	}
+	if len(m.ClientIP) > 0 {
+		add("from " + strings.Join(m.ClientIP, "|"))
+	}
+	return strings.Join(parts, " ")
+}

@@ -1,0 +1,81 @@
+package snapshot
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"sluice/internal/message"
+	"sluice/internal/model"
+	"sluice/internal/pipeline"
+	"sluice/internal/telemetry"
+)
+
+// served is a route with what serves and observes its exchanges.
+type served struct {
+	route    *model.Route // nil: the place of what reached no route
+	handler  pipeline.Handler
+	metrics  *telemetry.RouteMetrics
+	upstream *telemetry.UpstreamMetrics // nil: the route leads to none
+	snapshot *Snapshot
+}
+
+// Observe writes the exchange's log line and counts it.
+func (r *served) Observe(x *pipeline.Exchange) {
+	duration := time.Since(x.Start)
+	record := telemetry.Record{
+		Time: x.Start, RequestID: x.ID, TraceID: x.TraceID, ClientIP: x.ClientIP,
+		Status: status(x), BytesIn: x.BytesIn, BytesOut: x.BytesOut, Duration: duration, UpstreamDuration: x.UpstreamTime,
+		Upstream: x.Upstream, Endpoint: x.Endpoint, Version: x.Version, Attempts: x.Attempts, Consumer: x.Consumer,
+	}
+	if q := x.Request; q != nil {
+		record.Method, record.Host, record.Path, record.Query, record.Protocol = q.Method, q.Host, q.Path, q.Query, string(q.Protocol)
+		record.UserAgent = q.Fields.Get(message.UserAgent)
+		record.Referer, _ = q.Fields.Find("Referer")
+	}
+	if r.route != nil {
+		record.Route = r.route.ID
+	}
+	if x.Err != nil {
+		record.Error = string(x.Err.Word)
+		r.metrics.Error(record.Error)
+	}
+	r.metrics.Observe(record.Method, record.Status, x.Version, duration)
+	if r.upstream != nil && x.Attempts > 0 {
+		r.upstream.Observe(x.UpstreamTime)
+	}
+	r.snapshot.metrics.RequestEnded()
+	r.snapshot.accessLog.Log(&record)
+}
+
+// status is the one that the client saw, or 499 where it left before.
+func status(x *pipeline.Exchange) int {
+	if x.Response != nil {
+		return x.Response.Status
+	}
+	return pipeline.StatusClientClosed
+}
+
+// unmatched is the error of a request that no route takes: 405 where one would
+// take it with another method.
+func unmatched(allow []string) error {
+	if len(allow) == 0 {
+		return pipeline.NewError(pipeline.NoRoute, nil)
+	}
+	err := pipeline.NewError(pipeline.MethodNotAllowed, nil)
+	err.Fields.Put(message.Allow, strings.Join(allow, ", "))
+	return err
+}
+
+// responseTime puts the milliseconds so far into the response, or into what the
+// error will become.
+func responseTime(x *pipeline.Exchange, err error) error {
+	value := strconv.FormatFloat(float64(time.Since(x.Start).Microseconds())/1000, 'f', -1, 64)
+	if err == nil {
+		x.Response.Fields.Put(message.XResponseTime, value)
+		return nil
+	}
+	e := pipeline.AsError(err)
+	e.Fields.Put(message.XResponseTime, value)
+	return e
+}

@@ -1,0 +1,119 @@
+package snapshot
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"sluice/internal/lease"
+	"sluice/internal/model"
+	"sluice/internal/pipeline"
+	"sluice/internal/server"
+	"sluice/internal/telemetry"
+	"sluice/internal/upstream"
+)
+
+// Revision is a numbered, hashed set of documents that became a snapshot.
+type Revision struct {
+	Number int       `json:"revision"`
+	SHA256 string    `json:"sha256"`
+	Time   time.Time `json:"time"`
+	Author string    `json:"author"`
+	Reason string    `json:"reason"`
+	Source string    `json:"source"`
+}
+
+// Snapshot is the compiled form of all documents, that serves requests. It is
+// immutable; what it holds on lease has a life of its own.
+type Snapshot struct {
+	*Compiled
+	Revision  Revision
+	Listeners []*server.Listener // in the order of Gateway.Listeners
+	Upstreams []*upstream.Group  // in the order of Gateway.Upstreams
+
+	routes    []*served // in the router's order
+	unmatched *served   // for what reached no route
+	accessLog *telemetry.AccessLog
+	metrics   *telemetry.Metrics
+	log       *slog.Logger
+
+	// Leases is what the snapshot holds; its owner may acquire more before
+	// Commit.
+	Leases *lease.Set
+}
+
+// Commit starts what no earlier snapshot has started: sockets and logs. After
+// an error the snapshot is to be released.
+func (s *Snapshot) Commit() error { return s.Leases.Commit() }
+
+// Release gives back what the snapshot holds; what no other one holds drains
+// and ends. Exchanges that it serves go on.
+func (s *Snapshot) Release() { s.Leases.Release() }
+
+// ReopenLog opens the access log's file anew, for when it was moved away. After
+// an error the log stays with the file it has.
+func (s *Snapshot) ReopenLog() error { return s.accessLog.Reopen() }
+
+// WaitForLog returns nil once the log of a released snapshot has written its
+// last line, or the cause of ctx's end before that.
+func (s *Snapshot) WaitForLog(ctx context.Context) error { return s.accessLog.Wait(ctx) }
+
+// Current is the one pointer: the snapshot that serves. Engines call it for
+// every exchange.
+type Current struct {
+	pointer atomic.Pointer[Snapshot]
+}
+
+var _ pipeline.Service = (*Current)(nil)
+
+// Load returns the serving snapshot, nil before the first.
+func (c *Current) Load() *Snapshot { return c.pointer.Load() }
+
+// Swap makes a snapshot the serving one and returns the one before.
+func (c *Current) Swap(next *Snapshot) *Snapshot { return c.pointer.Swap(next) }
+
+// Serve admits the exchange, routes it and lets the route's chain serve it.
+func (c *Current) Serve(x *pipeline.Exchange) error {
+	s := c.pointer.Load()
+	s.metrics.RequestStarted()
+	x.Observer = s.unmatched
+	err := s.serve(x)
+	if s.Gateway.ResponseTimeHeader {
+		err = responseTime(x, err)
+	}
+	return err
+}
+
+// Done takes the log line and the metrics of an exchange that is over.
+func (c *Current) Done(x *pipeline.Exchange) {
+	if x.Observer == nil { // refused before it could be served
+		s := c.pointer.Load()
+		s.metrics.RequestStarted()
+		x.Observer = s.unmatched
+	}
+	x.Observer.Observe(x)
+}
+
+func (s *Snapshot) serve(x *pipeline.Exchange) error {
+	if err := pipeline.Admit(x, s.reportPath(x.Listener)); err != nil {
+		return err
+	}
+	found := s.Router.Match(x.Request, x.Listener.Name, x.ClientIP)
+	if found.Index < 0 {
+		return unmatched(found.Allow)
+	}
+	route := s.routes[found.Index]
+	x.Route, x.Params, x.Observer = route.route, found.Params, route
+	return route.handler.Serve(x)
+}
+
+func (s *Snapshot) reportPath(listener *model.Listener) func(error) {
+	if !listener.Paths.Report {
+		return nil
+	}
+	return func(violation error) {
+		s.metrics.Listener(listener.Name).PathViolation()
+		s.log.Warn("a path would be refused", "listener", listener.Name, "violation", violation)
+	}
+}
