@@ -15,6 +15,7 @@ type plan struct {
 	set      methods
 	others   []string // methods that are not standard, sorted
 	more     *conditions
+	number   uint32   // of more, once it has one
 	asks     []uint32 // numbers of its conditions on headers, query and cookies, sorted
 	hosts    []hostRank
 	conflict bool // with an earlier route

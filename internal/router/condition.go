@@ -130,6 +130,7 @@ func (c *condition) unmet(where string) string {
 }
 
 func contains(prefixes []netip.Prefix, client netip.Addr) bool {
+	client = client.Unmap().WithZone("")
 	for _, prefix := range prefixes {
 		if prefix.Contains(client) {
 			return true

@@ -26,7 +26,7 @@ type Candidate struct {
 // stands where the first of its hosts that fits puts it. It goes through the
 // routes one by one, for people: Match is for traffic.
 func (r *Router) Explain(request *message.Request, listener string, client netip.Addr) []Candidate {
-	s := search{router: r, request: request, listener: listener, client: client.Unmap().WithZone("")}
+	s := search{router: r, request: request, listener: listener, client: client}
 	s.method, s.bit = asked(request)
 	host := canonical.Host(request.Host)
 	type ranked struct {

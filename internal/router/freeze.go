@@ -17,21 +17,20 @@ import (
 type freezer struct {
 	*Router
 	builder *builder
-	text    strings.Builder
-	spans   [][2]int // of each node's text in text
-	shaped  map[string]int32
+	writer  strings.Builder // of the text
+	shaped  map[string]uint32
 }
 
 // freeze makes the router.
 func (b *builder) freeze() *Router {
 	seed := maphash.MakeSeed()
 	r := &Router{
-		nodes: make([]node, 1, 2*len(b.ranked)+1), entries: make([]entry, 0, len(b.ranked)), shapes: make([]shape, 1),
+		nodes: make([]node, 1, 2*len(b.ranked)+1), entries: make([]entry, 0, len(b.ranked)), shapes: make([]shape, 1), more: []*conditions{{}},
 		tables: make([]table, 0, 1+len(b.exact)+len(b.wild)),
 		forks:  index{seed: seed}, exact: index{seed: seed}, wild: index{seed: seed}, wildBest: none,
 	}
 	r.routes, r.plans = b.list()
-	f := &freezer{Router: r, builder: b, spans: make([][2]int, 1, 2*len(b.ranked)+1), shaped: map[string]int32{}}
+	f := &freezer{Router: r, builder: b, shaped: map[string]uint32{}}
 	f.table("", b.any)
 	for _, host := range slices.Sorted(maps.Keys(b.exact)) {
 		f.table(host, b.exact[host])
@@ -41,30 +40,29 @@ func (b *builder) freeze() *Router {
 		r.wildLengths.add(len(suffix))
 		r.wildBest = min(r.wildBest, b.wild[suffix].best)
 	}
-	r.exact.name(r.tables, 1, 1+len(b.exact))
-	r.wild.name(r.tables, 1+len(b.exact), len(r.tables))
-	text := f.text.String()
-	for i, span := range f.spans {
-		r.nodes[i].text = text[span[0]:span[1]]
-	}
+	r.text = f.writer.String()
+	r.exact.name(r, 1, 1+len(b.exact))
+	r.wild.name(r, 1+len(b.exact), len(r.tables))
 	return r
 }
 
 // name makes an index of the tables of a range, if there are any.
-func (x *index) name(tables []table, from, to int) {
+func (x *index) name(r *Router, from, to int) {
 	if from == to {
 		return
 	}
 	x.fork = x.grow(to - from)
 	for i := from; i < to; i++ {
-		x.put(x.fork, tables[i].name, int32(i))
+		x.put(x.fork, r.part(r.tables[i].name), uint32(i))
 	}
 }
 
 func (f *freezer) table(name string, s *site) {
-	t := table{name: name, best: s.best}
+	from := f.at()
+	f.writer.WriteString(name)
+	t := table{name: span{from, f.at()}, best: s.best}
 	if s.root != nil {
-		t.root = f.node(s.root, f.text.Len())
+		t.root = f.node(s.root, f.at())
 	}
 	t.loose, t.stop = f.list(s.loose)
 	f.tables = append(f.tables, t)
@@ -72,35 +70,38 @@ func (f *freezer) table(name string, s *site) {
 
 // node lays out a branch and all behind it, and returns its place. Its text
 // has been written from a place on.
-func (f *freezer) node(br *branch, from int) int32 {
-	at := int32(len(f.nodes))
-	n := node{best: br.best, param: br.param != nil}
+func (f *freezer) node(br *branch, from uint32) uint32 {
+	at := uint32(len(f.nodes))
+	n := node{text: span{from, f.at()}, best: br.best, param: br.param != nil}
 	n.ends, n.whole = f.list(br.ends.ranks)
 	_, n.below = f.list(br.whole.ranks)
 	_, n.stop = f.list(br.below.ranks)
+	if n.stop-n.ends == 1 {
+		n.only = f.entries[n.ends]
+	}
 	f.nodes = append(f.nodes, n)
-	f.spans = append(f.spans, [2]int{from, f.text.Len()})
 	if br.param != nil {
-		f.node(br.param, f.text.Len())
+		f.node(br.param, f.at())
 	}
 	if len(br.kids) <= len(n.kids) {
 		for i, kid := range br.kids {
 			n.kids[i] = f.literal(kid)
 		}
 	} else {
-		n.fork = f.forks.grow(len(br.kids))
+		kids := f.forks.grow(len(br.kids))
 		for _, kid := range br.kids {
-			f.forks.put(n.fork, kid.text, f.literal(kid))
+			f.forks.put(kids, kid.text, f.literal(kid))
 		}
+		n.kids, n.forked = [2]uint32{kids.from, kids.mask}, true
 	}
-	f.nodes[at].kids, f.nodes[at].fork = n.kids, n.fork
+	f.nodes[at].kids, f.nodes[at].forked = n.kids, n.forked
 	return at
 }
 
 // literal lays out a literal child as one node with what follows it without a
 // choice.
-func (f *freezer) literal(br *branch) int32 {
-	from := f.text.Len()
+func (f *freezer) literal(br *branch) uint32 {
+	from := f.at()
 	f.write(br)
 	for len(br.kids) == 1 && br.param == nil && len(br.ends.ranks)+len(br.whole.ranks)+len(br.below.ranks) == 0 {
 		br = br.kids[0]
@@ -110,8 +111,8 @@ func (f *freezer) literal(br *branch) int32 {
 }
 
 func (f *freezer) write(br *branch) {
-	f.text.WriteByte('/')
-	f.text.WriteString(br.text)
+	f.writer.WriteByte('/')
+	f.writer.WriteString(br.text)
 }
 
 // list lays out a list of entries and returns its bounds.
@@ -119,9 +120,13 @@ func (f *freezer) list(ranks []uint32) (from, to uint32) {
 	from = uint32(len(f.entries))
 	for _, rank := range ranks {
 		p := f.builder.ranked[rank].plan
-		e := entry{rank: rank, index: int32(p.index), methods: p.set}
+		e := entry{rank: rank, index: uint32(p.index), methods: p.set}
 		if !p.more.empty() {
-			e.more = p.more
+			if p.number == 0 {
+				p.number = uint32(len(f.more))
+				f.more = append(f.more, p.more)
+			}
+			e.more = p.number
 		}
 		if path := &p.route.Match.Path; path.Kind == model.PatternPath {
 			e.shape = f.shape(path.Segments)
@@ -133,7 +138,7 @@ func (f *freezer) list(ranks []uint32) (from, to uint32) {
 
 // shape returns the number of a pattern's shape. Routes share shapes, so that
 // those in use stay in the processor's cache.
-func (f *freezer) shape(segments []model.Segment) int32 {
+func (f *freezer) shape(segments []model.Segment) uint32 {
 	sh := newShape(segments)
 	if len(sh) == 0 {
 		return 0
@@ -141,9 +146,12 @@ func (f *freezer) shape(segments []model.Segment) int32 {
 	key := fmt.Sprint(sh)
 	at, ok := f.shaped[key]
 	if !ok {
-		at = int32(len(f.shapes))
+		at = uint32(len(f.shapes))
 		f.shapes = append(f.shapes, sh)
 		f.shaped[key] = at
 	}
 	return at
 }
+
+// at is where the text ends so far.
+func (f *freezer) at() uint32 { return uint32(f.writer.Len()) }

@@ -15,7 +15,7 @@ type index struct {
 // cell is empty where at is 0.
 type cell struct {
 	tag uint32 // of the hash, to compare few texts
-	at  int32
+	at  uint32
 }
 
 // fork is a table within an index: where it begins and how many cells it has
@@ -44,7 +44,7 @@ func (x *index) grow(count int) fork {
 	return f
 }
 
-func (x *index) put(f fork, text string, at int32) {
+func (x *index) put(f fork, text string, at uint32) {
 	hash := maphash.String(x.seed, text)
 	i := uint32(hash) & f.mask
 	for x.cells[f.from+i].at != 0 {
@@ -54,11 +54,11 @@ func (x *index) put(f fork, text string, at int32) {
 }
 
 // kid returns the child whose whole text rest begins with, or 0.
-func (x *index) kid(nodes []node, f fork, rest string) int32 {
+func (x *index) kid(r *Router, f fork, rest string) uint32 {
 	hash := maphash.String(x.seed, rest[1:segmentEnd(rest)])
 	cells := x.cells[f.from : f.from+f.mask+1]
 	for i := uint32(hash) & f.mask; cells[i].at != 0; i = (i + 1) & f.mask {
-		if cells[i].tag == uint32(hash>>32) && nodes[cells[i].at].leads(rest) {
+		if cells[i].tag == uint32(hash>>32) && leads(r.part(r.nodes[cells[i].at].text), rest) {
 			return cells[i].at
 		}
 	}
@@ -66,13 +66,13 @@ func (x *index) kid(nodes []node, f fork, rest string) int32 {
 }
 
 // table returns the table with a name, or 0.
-func (x *index) table(tables []table, name string) int32 {
+func (x *index) table(r *Router, name string) uint32 {
 	if !x.used() {
 		return 0
 	}
 	hash := maphash.String(x.seed, name)
 	for i := uint32(hash) & x.fork.mask; x.cells[i].at != 0; i = (i + 1) & x.fork.mask {
-		if x.cells[i].tag == uint32(hash>>32) && tables[x.cells[i].at].name == name {
+		if x.cells[i].tag == uint32(hash>>32) && r.part(r.tables[x.cells[i].at].name) == name {
 			return x.cells[i].at
 		}
 	}

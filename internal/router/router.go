@@ -45,13 +45,15 @@ type Router struct {
 	routes []*model.Route // in matching order
 	plans  []*plan        // of each of routes
 
-	nodes   []node  // of all path trees; the first is unused
-	entries []entry // in the order of the nodes whose lists they form
-	shapes  []shape // which segments are parameters; the first has none
-	tables  []table // one for each host; the first is that of any host
-	forks   index   // children of nodes that have many, by their first segment
-	exact   index   // tables of exact hosts
-	wild    index   // tables of wildcard hosts, by their suffix with its dot
+	nodes   []node        // of all path trees; the first is unused
+	entries []entry       // in the order of the nodes whose lists they form
+	text    string        // of nodes and tables
+	more    []*conditions // of entries that have any; the first has none
+	shapes  []shape       // which segments are parameters; the first has none
+	tables  []table       // one for each host; the first is that of any host
+	forks   index         // children of nodes that have many, by their first segment
+	exact   index         // tables of exact hosts
+	wild    index         // tables of wildcard hosts, by their suffix with its dot
 	// wildLengths are the lengths of suffixes that occur, the last bit for all
 	// that are longer: the others need no look-up.
 	wildLengths lengths
@@ -93,11 +95,10 @@ func (r *Router) Routes() []*model.Route { return r.routes }
 // comes after the best one found. So its work is bounded by the nodes that
 // fit a beginning of the path, and never grows with the ways to read it.
 func (r *Router) Match(request *message.Request, listener string, client netip.Addr) Result {
-	s := search{router: r, request: request, listener: listener, client: client.Unmap().WithZone(""), best: none}
+	s := search{router: r, request: request, listener: listener, client: client, best: none}
 	s.method, s.bit = asked(request)
 	s.run()
-	if s.best != none {
-		e := &r.entries[s.found]
+	if e := s.found; e != nil {
 		return Result{Index: int(e.index), Params: r.shapes[e.shape].params(request.Path)}
 	}
 	if s.denied {

@@ -14,32 +14,40 @@ import (
 // none is the rank of no entry: after all others.
 const none = math.MaxUint32
 
-// node is a place in a path tree. It is 64 bytes long, a cache line.
+// node is a place in a path tree. It is 64 bytes long, a cache line, and has no
+// pointers, so that the collector passes large tables by.
 type node struct {
-	text string // the literal segments that lead here, each with its slash; empty after a parameter
+	text span   // the literal segments that lead here, each with its slash; empty after a parameter
 	best uint32 // rank of the first entry in the subtree
 	// Bounds in entries: [ends, whole) take the path that ends here, [whole,
 	// below) that and whatever follows with a slash, [below, stop) only what
 	// follows with a slash.
 	ends, whole, below, stop uint32
-	kids                     [4]int32 // literal children; 0: no more
-	fork                     fork     // literal children where there are more
-	param                    bool     // the next node is reached by any segment that is not empty
+	only                     entry     // the entry where there is one only
+	kids                     [2]uint32 // literal children; 0: no more. If forked, from and mask of their fork
+	forked                   bool      // there are more than two literal children
+	param                    bool      // the next node is reached by any segment that is not empty
+	_                        uint32    // no node spans two cache lines
 }
+
+// span is a part of the router's text.
+type span struct{ from, to uint32 }
+
+func (r *Router) part(s span) string { return r.text[s.from:s.to] }
 
 // entry is a route with one of its hosts.
 type entry struct {
 	rank    uint32 // place in the order of all entries
-	index   int32  // of the route
-	shape   int32
+	index   uint32 // of the route
+	more    uint32 // number of its conditions; 0: none
+	shape   uint32 // number of its shape
 	methods methods
-	more    *conditions // nil: none
 }
 
 // table holds the entries of one host.
 type table struct {
-	name string // the host, or the suffix with its dot
-	root int32  // of the path tree; 0: there is none
+	name span   // the host, or the suffix with its dot
+	root uint32 // of the path tree; 0: there is none
 	best uint32 // rank of the first entry
 	// Bounds in entries of those with a regex or without a path condition.
 	loose, stop uint32
@@ -54,14 +62,17 @@ type search struct {
 	method   string
 	bit      methods
 
-	best    uint32 // rank of the best entry so far
-	found   uint32 // its index
-	denied  bool   // some entry was left out for its method
-	visited int    // nodes, to show that their number is bounded
+	denied  bool     // some entry was left out for its method
+	best    uint32   // rank of the best entry so far
+	found   *entry   // that entry
+	visited int      // nodes, to show that their number is bounded
+	allowed *allowed // set: gather methods instead of looking for the best
+}
 
-	collecting bool // gather methods instead of looking for the best
-	allowed    methods
-	others     []string
+// allowed are methods with which some entry would take a request.
+type allowed struct {
+	set    methods
+	others []string
 }
 
 func rooted(path string) bool { return path != "" && path[0] == '/' }
@@ -71,7 +82,7 @@ func (s *search) run() {
 	r := s.router
 	if r.exact.used() || r.wild.used() {
 		host := canonical.Host(s.request.Host)
-		if at := r.exact.table(r.tables, host); at != 0 {
+		if at := r.exact.table(r, host); at != 0 {
 			s.look(&r.tables[at])
 		}
 		if r.wildBest < s.best {
@@ -88,7 +99,7 @@ func (s *search) wildcards(host string) {
 		if host[i] != '.' || !r.wildLengths.has(len(host)-i) {
 			continue
 		}
-		if at := r.wild.table(r.tables, host[i:]); at != 0 {
+		if at := r.wild.table(r, host[i:]); at != 0 {
 			s.look(&r.tables[at])
 		}
 	}
@@ -101,53 +112,70 @@ func (s *search) look(t *table) {
 	if t.root != 0 && rooted(s.request.Path) && s.router.nodes[t.root].best < s.best {
 		s.walk(t.root, s.request.Path)
 	}
-	s.offer(t.loose, t.stop)
+	list := s.router.entries[t.loose:t.stop]
+	for i := range list {
+		if list[i].rank >= s.best {
+			return
+		}
+		s.try(&list[i])
+	}
 }
 
 // walk goes through the part of a path tree that fits rest, which is what
 // follows the node: empty, or begins with a slash. Deeper entries come first,
 // as they mostly win, and spare the conditions of those above.
-func (s *search) walk(at int32, rest string) {
+func (s *search) walk(at uint32, rest string) {
 	s.visited++
 	n := &s.router.nodes[at]
 	if rest == "" {
-		s.offer(n.ends, n.whole)
-		s.offer(n.whole, n.below)
+		s.offer(n, n.ends, n.below)
 		return
 	}
-	if n.fork.used() {
-		if kid := s.router.forks.kid(s.router.nodes, n.fork, rest); kid != 0 {
+	if n.forked {
+		if kid := s.router.forks.kid(s.router, fork{n.kids[0], n.kids[1]}, rest); kid != 0 {
 			s.enter(kid, rest)
 		}
-	} else {
-		for _, kid := range n.kids {
-			if kid == 0 || s.enter(kid, rest) {
-				break
-			}
-		}
+	} else if n.kids[0] != 0 && !s.enter(n.kids[0], rest) && n.kids[1] != 0 {
+		s.enter(n.kids[1], rest)
 	}
 	if n.param && len(rest) > 1 && rest[1] != '/' && s.router.nodes[at+1].best < s.best {
 		s.walk(at+1, rest[segmentEnd(rest):])
 	}
-	s.offer(n.whole, n.below)
-	s.offer(n.below, n.stop)
+	if n.whole != n.stop {
+		s.offer(n, n.whole, n.stop)
+	}
+}
+
+// offer takes the best of a node's entries within bounds.
+func (s *search) offer(n *node, from, to uint32) {
+	if n.stop-n.ends == 1 {
+		if from != to {
+			s.try(&n.only)
+		}
+		return
+	}
+	list := s.router.entries[from:to]
+	for i := range list {
+		s.try(&list[i])
+	}
 }
 
 // enter walks a literal child if rest fits it, and tells whether it does.
-func (s *search) enter(kid int32, rest string) bool {
+func (s *search) enter(kid uint32, rest string) bool {
 	n := &s.router.nodes[kid]
-	if !n.leads(rest) {
+	text := s.router.part(n.text)
+	if !leads(text, rest) {
 		return false
 	}
 	if n.best < s.best {
-		s.walk(kid, rest[len(n.text):])
+		s.walk(kid, rest[len(text):])
 	}
 	return true
 }
 
-// leads tells whether rest begins with the node's whole segments.
-func (n *node) leads(rest string) bool {
-	return strings.HasPrefix(rest, n.text) && (len(rest) == len(n.text) || rest[len(n.text)] == '/')
+// leads tells whether a path begins with whole segments.
+func leads(segments, path string) bool {
+	return strings.HasPrefix(path, segments) && (len(path) == len(segments) || path[len(segments)] == '/')
 }
 
 // segmentEnd returns where the first segment of a path ends.
@@ -160,58 +188,42 @@ func segmentEnd(path string) int {
 	return len(path)
 }
 
-// offer takes the first of a list of entries that fits and comes before the
-// best so far.
-func (s *search) offer(from, to uint32) {
-	for i := from; i < to; i++ {
-		e := &s.router.entries[i]
-		if e.rank >= s.best {
-			return
-		}
-		if s.collecting {
-			s.collect(e)
-			continue
-		}
-		if !e.allows(s) {
-			s.denied = true
-			continue
-		}
-		if e.more == nil || e.more.hold(s) {
-			s.best, s.found = e.rank, i
-			return
-		}
+// try takes an entry if it fits and comes before the best so far.
+func (s *search) try(e *entry) {
+	switch {
+	case e.rank >= s.best:
+	case s.allowed != nil:
+		s.collect(e)
+	case !e.allows(s):
+		s.denied = true
+	case e.more == 0 || s.router.more[e.more].hold(s):
+		s.best, s.found = e.rank, e
 	}
 }
 
 func (e *entry) allows(s *search) bool {
-	if e.methods&s.bit == 0 {
-		return false
+	if s.bit == otherMethod && e.methods&s.bit != 0 && e.methods != anyMethod {
+		return slices.Contains(s.router.more[e.more].others, s.method)
 	}
-	if s.bit != otherMethod || e.methods == anyMethod {
-		return true
-	}
-	return slices.Contains(e.more.others, s.method)
+	return e.methods&s.bit != 0
 }
 
 func (s *search) collect(e *entry) {
-	if e.more != nil && !e.more.hold(s) {
-		return
-	}
-	s.allowed |= e.methods
-	if e.more != nil {
-		s.others = append(s.others, e.more.others...)
+	if c := s.router.more[e.more]; e.more == 0 || c.hold(s) {
+		s.allowed.set |= e.methods
+		s.allowed.others = append(s.allowed.others, c.others...)
 	}
 }
 
 // allow returns the methods with which some entry would take the request. It
 // is asked only when none does with its own.
 func (s *search) allow() []string {
-	s.collecting = true
+	s.allowed = &allowed{}
 	s.run()
-	if s.allowed == 0 {
+	if s.allowed.set == 0 {
 		return nil
 	}
-	return s.allowed.names(s.others)
+	return s.allowed.set.names(s.allowed.others)
 }
 
 // shape says which segments of a pattern are parameters.
