@@ -27,6 +27,11 @@ type peer struct {
 	*bufio.Reader
 }
 
+func newPeer(t *testing.T, conn net.Conn) *peer {
+	t.Helper()
+	return &peer{t, conn, bufio.NewReader(conn)}
+}
+
 func (p *peer) Read(b []byte) (int, error) { return p.Reader.Read(b) }
 
 // head reads up to the end of a request's head; empty where the connection ends.
@@ -84,7 +89,7 @@ func serveScript(t *testing.T, network, address string, script func(p *peer)) mo
 			mu.Unlock()
 			served.Go(func() {
 				defer conn.Close()
-				script(&peer{t, conn, bufio.NewReader(conn)})
+				script(newPeer(t, conn))
 			})
 		}
 	})
@@ -112,6 +117,16 @@ func answering(text string) func(p *peer) {
 		for p.head() != "" {
 			p.say(text)
 		}
+	}
+}
+
+// delayed dials, and holds the connection back.
+func delayed(dialing chan<- struct{}, proceed <-chan struct{}) dialer {
+	return func(_ context.Context, network, address string) (net.Conn, error) {
+		conn, err := (&net.Dialer{}).Dial(network, address)
+		dialing <- struct{}{}
+		<-proceed
+		return conn, err
 	}
 }
 

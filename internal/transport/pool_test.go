@@ -1,0 +1,366 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"sluice/internal/lease"
+	"sluice/internal/message"
+	"sluice/internal/model"
+	"sluice/internal/pipeline"
+)
+
+// counts is an Observer's tally.
+type counts struct{ opened, reused, closed atomic.Int64 }
+
+func (c *counts) observer() Observer {
+	return Observer{
+		Opened: func(_, _ string) { c.opened.Add(1) },
+		Reused: func(_, _ string) { c.reused.Add(1) },
+		Closed: func(_, _ string) { c.closed.Add(1) },
+	}
+}
+
+func (c *counts) String() string {
+	return fmt.Sprintf("opened %d, reused %d, closed %d", c.opened.Load(), c.reused.Load(), c.closed.Load())
+}
+
+// gated serves requests whose answers wait for a word.
+func gated(t *testing.T) (endpoint model.Endpoint, arrived chan string, answer chan struct{}) {
+	t.Helper()
+	arrived, answer = make(chan string, 100), make(chan struct{})
+	endpoint = scripted(t, func(p *peer) {
+		for head := p.head(); head != ""; head = p.head() {
+			_, path, _ := strings.Cut(head, " ")
+			path, _, _ = strings.Cut(path, " ")
+			arrived <- path
+			<-answer
+			p.say(ok)
+		}
+	})
+	t.Cleanup(func() { close(answer) })
+	return endpoint, arrived, answer
+}
+
+// inBackground does an attempt and gives its error.
+func inBackground(ctx context.Context, transport pipeline.Transport, path string) <-chan error {
+	done := make(chan error, 1)
+	go func() {
+		response, err := transport.RoundTrip(ctx, get(path), nil)
+		if err == nil {
+			_, err = io.ReadAll(response.Body)
+		}
+		done <- err
+	}()
+	return done
+}
+
+func TestObserver(t *testing.T) {
+	var c counts
+	var names sync.Map
+	observer := c.observer()
+	opened := observer.Opened
+	observer.Opened = func(upstream, endpoint string) { names.Store(upstream+" "+endpoint, true); opened(upstream, endpoint) }
+	endpoint := scripted(t, answering(ok))
+	transport := open(t, endpoint, setup{observer: observer})
+	for range 3 {
+		ask(t, transport, get("/"))
+	}
+	if got := c.String(); got != "opened 1, reused 2, closed 0" {
+		t.Error(got)
+	}
+	if _, ok := names.Load("up " + endpoint.URL); !ok {
+		t.Error("the observer was told other names")
+	}
+	transport.Release()
+	eventually(t, "the close is told", func() bool { return c.closed.Load() == 1 })
+}
+
+func TestUnixEndpoint(t *testing.T) {
+	endpoint := serveScript(t, "unix", filepath.Join(t.TempDir(), "s"), answering(ok))
+	if _, body := ask(t, open(t, endpoint, setup{}), get("/")); body != "ok" {
+		t.Errorf("got %q", body)
+	}
+}
+
+func TestMaxIdle(t *testing.T) {
+	endpoint, arrived, answer := gated(t)
+	var c counts
+	transport := open(t, endpoint, setup{pool: model.Pool{MaxIdle: 1}, observer: c.observer()})
+	first, second := inBackground(t.Context(), transport, "/1"), inBackground(t.Context(), transport, "/2")
+	within(t, "a request", arrived)
+	within(t, "a request", arrived)
+	answer <- struct{}{}
+	answer <- struct{}{}
+	if err := errors.Join(within(t, "an answer", first), within(t, "an answer", second)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "one of the two is closed", func() bool { return c.closed.Load() == 1 })
+}
+
+func TestManyIdleByDefault(t *testing.T) {
+	endpoint, arrived, answer := gated(t)
+	var c counts
+	transport := open(t, endpoint, setup{observer: c.observer()})
+	for range 2 {
+		var answers []<-chan error
+		for range 5 {
+			answers = append(answers, inBackground(t.Context(), transport, "/"))
+		}
+		for range 5 {
+			within(t, "a request", arrived)
+		}
+		for range 5 {
+			answer <- struct{}{}
+		}
+		for _, done := range answers {
+			if err := within(t, "an answer", done); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if got := c.String(); got != "opened 5, reused 5, closed 0" {
+		t.Error(got)
+	}
+}
+
+func TestIdleTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var c counts
+		transport := open(t, nowhere, setup{pool: model.Pool{IdleTimeout: 55 * time.Second}, observer: c.observer(), dial: piped(t, answering(ok))})
+		ask(t, transport, get("/"))
+		time.Sleep(54 * time.Second)
+		synctest.Wait()
+		if got := c.String(); got != "opened 1, reused 0, closed 0" {
+			t.Error(got)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if got := c.String(); got != "opened 1, reused 0, closed 1" {
+			t.Error(got)
+		}
+	})
+}
+
+func TestMaxConnectionsAndQueue(t *testing.T) {
+	endpoint, arrived, answer := gated(t)
+	var c counts
+	transport := open(t, endpoint, setup{pool: model.Pool{MaxConnections: 1, MaxPending: 2}, observer: c.observer()})
+	first := inBackground(t.Context(), transport, "/1")
+	within(t, "the first request", arrived)
+	waiting := func() int {
+		transport.gate.mu.Lock()
+		defer transport.gate.mu.Unlock()
+		return transport.gate.waiting.Len()
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	second := inBackground(ctx, transport, "/2")
+	eventually(t, "the second waits", func() bool { return waiting() == 1 })
+	third := inBackground(t.Context(), transport, "/3")
+	eventually(t, "the third waits", func() bool { return waiting() == 2 })
+
+	body := &closeNoted{Reader: strings.NewReader("x")}
+	request := post(nil, 1)
+	request.Body = body
+	e := wantError(t, fails(t.Context(), t, transport, request), pipeline.Overloaded)
+	if e.Status != 503 || !e.Unsent || !body.closed.Load() {
+		t.Errorf("got %+v, body closed: %v", e, body.closed.Load())
+	}
+
+	cancel(errOver)
+	if err := within(t, "the end of the second", second); !errors.Is(err, errOver) {
+		t.Errorf("got %v", err)
+	}
+	fourth := inBackground(t.Context(), transport, "/4")
+	eventually(t, "the fourth waits", func() bool { return waiting() == 2 })
+	for n, done := range []<-chan error{first, third, fourth} {
+		if n > 0 {
+			if path := within(t, "a request", arrived); path != []string{"", "/3", "/4"}[n] {
+				t.Errorf("then came %s", path)
+			}
+		}
+		answer <- struct{}{}
+		if err := within(t, "an answer", done); err != nil {
+			t.Error(err)
+		}
+	}
+	if got := c.String(); got != "opened 1, reused 2, closed 0" {
+		t.Error(got)
+	}
+}
+
+func TestTunnelTakesAPlace(t *testing.T) {
+	endpoint := scripted(t, func(p *peer) {
+		for head := p.head(); head != ""; head = p.head() {
+			if strings.Contains(head, "Upgrade: echo") {
+				p.say(switching)
+				_, _ = io.Copy(io.Discard, p)
+				return
+			}
+			p.say(ok)
+		}
+	})
+	transport := open(t, endpoint, setup{pool: model.Pool{MaxConnections: 1, MaxPending: 1}})
+	tunnel := upgrade(t.Context(), t, transport)
+	next := inBackground(t.Context(), transport, "/")
+	eventually(t, "the next waits", func() bool {
+		transport.gate.mu.Lock()
+		defer transport.gate.mu.Unlock()
+		return transport.gate.waiting.Len() == 1
+	})
+	tunnel.Close()
+	if err := within(t, "an answer", next); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestGateGivesNoPlaceAway(t *testing.T) {
+	g := gate{max: 2}
+	var inside atomic.Int64
+	var wait sync.WaitGroup
+	for i := range 50 {
+		wait.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i%3)*time.Millisecond+time.Microsecond)
+			defer cancel()
+			for range 20 {
+				if g.enter(ctx) != nil {
+					return
+				}
+				if n := inside.Add(1); n > 2 {
+					t.Errorf("%d are inside", n)
+				}
+				inside.Add(-1)
+				g.leave()
+			}
+		})
+	}
+	wait.Wait()
+	if g.inUse != 0 || g.waiting.Len() != 0 {
+		t.Errorf("%d places taken, %d waiting", g.inUse, g.waiting.Len())
+	}
+}
+
+func TestReleaseClosesWhatIsIdleAndDrainsTheRest(t *testing.T) {
+	endpoint, arrived, answer := gated(t)
+	var c counts
+	var registry lease.Registry
+	set := registry.NewSet()
+	transport := Acquire(set, "up", endpoint, model.Pool{}, model.AttemptTimeouts{}, c.observer())
+	if err := set.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	first, second := inBackground(t.Context(), transport, "/1"), inBackground(t.Context(), transport, "/2")
+	within(t, "a request", arrived)
+	within(t, "a request", arrived)
+	answer <- struct{}{}
+	eventually(t, "one is idle", func() bool { return len(first)+len(second) == 1 })
+
+	set.Release()
+	eventually(t, "the idle one is closed", func() bool { return c.closed.Load() == 1 })
+	late := inBackground(t.Context(), transport, "/late") // an exchange of the old snapshot
+	within(t, "the late request", arrived)
+	answer <- struct{}{}
+	answer <- struct{}{}
+	for _, done := range []<-chan error{first, second, late} {
+		if err := within(t, "an answer", done); err != nil {
+			t.Error(err)
+		}
+	}
+	eventually(t, "all are closed", func() bool { return c.closed.Load() == c.opened.Load() })
+}
+
+func TestReleaseLeavesTunnelsAndBodiesAlone(t *testing.T) {
+	more := make(chan struct{})
+	endpoint := scripted(t, func(p *peer) {
+		if head := p.head(); strings.Contains(head, "Upgrade: echo") {
+			p.say(switching)
+			_, _ = io.Copy(p.Conn, p)
+		} else if head != "" {
+			p.say("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nab")
+			<-more
+			p.say("cd")
+			_, _ = p.Peek(1)
+		}
+	})
+	var c counts
+	transport := open(t, endpoint, setup{observer: c.observer()})
+	tunnel := upgrade(t.Context(), t, transport)
+	response, err := transport.RoundTrip(t.Context(), get("/"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	transport.Release()
+	close(more)
+	if body := drain(t, response); body != "abcd" {
+		t.Errorf("got %q", body)
+	}
+	eventually(t, "the body's connection is closed", func() bool { return c.closed.Load() == 1 })
+	if _, err := io.WriteString(tunnel, "still"); err != nil {
+		t.Fatal(err)
+	}
+	_ = tunnel.CloseWrite()
+	if text, err := io.ReadAll(tunnel); string(text) != "still" || err != nil {
+		t.Errorf("got %q, %v", text, err)
+	}
+	tunnel.Close()
+	eventually(t, "all are closed", func() bool { return c.closed.Load() == 2 })
+}
+
+// A connection that is made for an attempt that has ended meanwhile becomes
+// idle without an attempt.
+func TestReleaseClosesConnectionsNobodyWaitsFor(t *testing.T) {
+	endpoint := scripted(t, answering(ok))
+	var c counts
+	proceed := make(chan struct{})
+	dialing := make(chan struct{}, 1)
+	transport := open(t, endpoint, setup{observer: c.observer(), dial: delayed(dialing, proceed)})
+	ctx, cancel := context.WithCancelCause(t.Context())
+	done := inBackground(ctx, transport, "/")
+	within(t, "a dial", dialing)
+	transport.Release()
+	cancel(errOver)
+	if err := within(t, "the end", done); !errors.Is(err, errOver) {
+		t.Errorf("got %v", err)
+	}
+	close(proceed)
+	eventually(t, "it is opened and closed", func() bool { return c.closed.Load() == 1 })
+}
+
+func TestAcquireSharesByIdentity(t *testing.T) {
+	var registry lease.Registry
+	endpoint := scripted(t, answering(ok))
+	get := func(name string, e model.Endpoint, pool model.Pool) pipeline.Transport {
+		set := registry.NewSet()
+		t.Cleanup(set.Release)
+		return Acquire(set, name, e, pool, model.AttemptTimeouts{}, Observer{})
+	}
+	reweighted, moved := endpoint, endpoint
+	reweighted.Weight, reweighted.Version = 7, "v2"
+	moved.URL += "/base"
+	one := get("up", endpoint, model.Pool{})
+	if get("up", reweighted, model.Pool{}) != one {
+		t.Error("another weight is another transport")
+	}
+	for name, other := range map[string]pipeline.Transport{
+		"upstream": get("other", endpoint, model.Pool{}), "URL": get("up", moved, model.Pool{}), "pool": get("up", endpoint, model.Pool{MaxIdle: 1}),
+	} {
+		if other == one {
+			t.Errorf("another %s is the same transport", name)
+		}
+	}
+	response, err := one.RoundTrip(t.Context(), &message.Request{Method: "GET", Path: "/"}, nil) // no observer, no host
+	if err != nil {
+		t.Fatal(err)
+	}
+	drain(t, response)
+	one.(*standard).Release()
+}
