@@ -173,7 +173,6 @@ func (l *Listener) observe(inner net.Conn, state http.ConnState) {
 	if state != http.StateIdle {
 		return
 	}
-	c.discarding.Store(false)
 	c.served.Store(true)
 	c.busy.Store(false)
 	if c.last.Load() || l.ending.Load() {

@@ -197,32 +197,40 @@ func (t *turn) finish(cut bool) {
 		t.c.end.Store(nil)
 		t.c.stall.Store(0)
 	}
+	var interrupted bool
 	if t.body != nil {
-		t.settleBody(cut)
+		interrupted = t.body.finish()
 		t.x.BytesIn = t.body.count()
 	}
 	t.cancel(nil)
 	t.listener.done(t.x)
+	if t.body != nil && t.c != nil {
+		t.settle(cut, interrupted)
+	}
 }
 
-// settleBody decides about a body that was not read to its end. The rest of a
-// small one is thrown away by net/http, within a time; with any other the
-// connection ends, because what follows on it cannot be told from a request.
-func (t *turn) settleBody(cut bool) {
-	whole, interrupted := t.body.finish()
-	if whole || t.c == nil {
+// settle decides about a request body that was not read to its end. The rest of
+// a small one is thrown away, within a time; with any other the connection
+// ends, because what follows on it cannot be told from a request.
+//
+// net/http must not do it: at a body's end it begins to watch the connection
+// for the client, and in full duplex that is too late once the handler has
+// returned; nor does it look at how the reading ended.
+func (t *turn) settle(cut, interrupted bool) {
+	if t.body.complete() && !interrupted {
 		return
 	}
 	until := past()
-	switch {
-	case !cut && !interrupted && !t.closing && t.body.small():
-		t.c.discarding.Store(true)
+	if !cut && !interrupted && !t.closing && t.body.small() {
 		until = time.Now().Add(t.listener.limits.drain)
-	default:
-		t.c.last.Store(true)
-		t.c.lingering.Store(!cut)
 	}
 	_ = t.rc.SetReadDeadline(until) // fails on a closed connection only
+	if cut || t.body.drain() && !interrupted {
+		return
+	}
+	t.c.last.Store(true)
+	t.c.lingering.Store(true)
+	_ = t.rc.SetReadDeadline(past())
 }
 
 // past is a deadline that is over.

@@ -169,9 +169,9 @@ func (b *body) trailer() message.Fields {
 }
 
 // finish ends all reading, after the response. It breaks a Read under way and
-// waits for its end. whole says that the body was read to its end, interrupted
-// that a Read was broken, and with it the connection's reading side.
-func (b *body) finish() (whole, interrupted bool) {
+// waits for its end; then the connection's reading side is broken, too, and
+// interrupted is true.
+func (b *body) finish() (interrupted bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.finished = true
@@ -182,7 +182,17 @@ func (b *body) finish() (whole, interrupted bool) {
 			b.over.Wait()
 		}
 	}
-	return b.whole && !interrupted, interrupted
+	return interrupted
+}
+
+// drain throws the rest of the body away, after finish and by the deadline that
+// is set. It tells whether it came to the end.
+func (b *body) drain() (whole bool) {
+	if b.failure() != nil {
+		return false
+	}
+	_, err := io.CopyN(io.Discard, b.inner, keepAliveBody+1)
+	return errors.Is(err, io.EOF)
 }
 
 // verdict is the failure of the body so far, also one that the Read under way
@@ -209,12 +219,12 @@ func (b *body) failure() error {
 	return b.err
 }
 
-// small tells whether the rest of the body, as announced, is worth reading to
-// keep the connection. Where the client waits for 100 Continue it never comes.
+// small tells whether the rest of the body may be worth reading to keep the
+// connection. Where the client waits for 100 Continue it never comes.
 func (b *body) small() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.err == nil && b.proceed == nil && b.length >= 0 && b.length-b.received <= keepAliveBody
+	return b.err == nil && b.proceed == nil && b.length-b.received <= keepAliveBody
 }
 
 // abandoned tells whether nobody will read the rest of the body.

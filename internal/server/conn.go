@@ -29,15 +29,14 @@ type conn struct {
 	name     string // of the listener when it was taken
 	since    time.Time
 
-	busy       atomic.Bool // something of a request has come and its exchange is not over
-	served     atomic.Bool // an exchange is over
-	last       atomic.Bool // no further request may be served
-	lingering  atomic.Bool // the client may still be sending: Close reads on for a while
-	discarding atomic.Bool // the rest of a request's body is being thrown away
-	tunnel     atomic.Bool // no longer HTTP
-	closed     atomic.Bool
-	stall      atomic.Int64 // how long a client may take nothing of what is written, in ns; 0: for ever
-	end        atomic.Pointer[func(cause error)]
+	busy      atomic.Bool // something of a request has come and its exchange is not over
+	served    atomic.Bool // an exchange is over
+	last      atomic.Bool // no further request may be served
+	lingering atomic.Bool // the client may still be sending: Close reads on for a while
+	tunnel    atomic.Bool // no longer HTTP
+	closed    atomic.Bool
+	stall     atomic.Int64 // how long a client may take nothing of what is written, in ns; 0: for ever
+	end       atomic.Pointer[func(cause error)]
 
 	once     sync.Once
 	closeErr error
@@ -51,11 +50,7 @@ func (c *conn) Read(p []byte) (int, error) {
 		c.busy.Store(true)
 	}
 	switch {
-	case err == nil, errors.Is(err, io.EOF):
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		if c.discarding.Load() {
-			c.last.Store(true) // the rest of the body must not be taken for a request
-		}
+	case err == nil, errors.Is(err, io.EOF), errors.Is(err, os.ErrDeadlineExceeded):
 	default:
 		c.interrupt(pipeline.ErrClientGone)
 	}
