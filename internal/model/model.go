@@ -116,7 +116,8 @@ type Endpoint struct {
 	Version  string
 }
 
-// Pool bounds the connections to one endpoint. 0 means without bound.
+// Pool bounds the connections to one endpoint. 0 means without bound, but for
+// MaxPending, where it means that nobody waits.
 type Pool struct {
 	MaxIdle        int
 	IdleTimeout    time.Duration

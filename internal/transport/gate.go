@@ -13,7 +13,7 @@ import (
 // one, first come first served.
 type gate struct {
 	max        int // 0: without bound
-	maxPending int // 0: without bound
+	maxPending int // 0: nobody waits
 
 	mu      sync.Mutex
 	inUse   int
@@ -35,7 +35,7 @@ func (g *gate) enter(ctx context.Context) error {
 		g.mu.Unlock()
 		return nil
 	}
-	if g.maxPending > 0 && g.waiting.Len() >= g.maxPending {
+	if g.waiting.Len() >= g.maxPending {
 		g.mu.Unlock()
 		err := pipeline.NewError(pipeline.Overloaded, fmt.Errorf("%d connections in use, %d attempts waiting", g.max, g.maxPending))
 		err.Unsent = true
