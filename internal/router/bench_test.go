@@ -125,13 +125,79 @@ func BenchmarkMatch(b *testing.B) {
 }
 
 func BenchmarkCompile(b *testing.B) {
-	for _, t := range tables {
-		b.Run(t.name, func(b *testing.B) {
-			routes := table(10_000, t.route)
+	bench := func(name string, route func(int) model.Match) {
+		b.Run(name, func(b *testing.B) {
+			routes := table(10_000, route)
 			for b.Loop() {
 				router.Compile(routes)
 			}
-			b.ReportMetric(float64(b.Elapsed().Milliseconds())/float64(b.N), "ms/op")
+			b.ReportMetric(b.Elapsed().Seconds()*1000/float64(b.N), "ms/op")
 		})
 	}
+	for _, t := range tables {
+		bench(t.name, t.route)
+	}
+	for _, t := range crowds {
+		bench(t.name, t.route)
+	}
+}
+
+// Without parameters a look-up allocates nothing, with parameters once.
+func TestAllocations(t *testing.T) {
+	client := netip.MustParseAddr("192.0.2.1")
+	check := func(name string, want float64, r *router.Router, request *message.Request) {
+		t.Helper()
+		if r.Match(request, "web", client).Index < 0 {
+			t.Fatal(name, ": no route takes the request")
+		}
+		if got := testing.AllocsPerRun(100, func() { r.Match(request, "web", client) }); got != want {
+			t.Errorf("%s: %v allocations, want %v", name, got, want)
+		}
+	}
+	for _, tab := range tables {
+		r, _ := router.Compile(table(1000, tab.route))
+		want := 0.0
+		if tab.params {
+			want = 1
+		}
+		for i, request := range requests(1000, tab.request)[:50] {
+			check(fmt.Sprint(tab.name, " ", i), want, r, &request)
+		}
+	}
+	r, _ := router.Compile(lines(route("all", "~^/x", hosts("*.a.com"), listeners("web"), clients("192.0.2.0/24"), methods("GET", "PURGE"),
+		headers(equal("X-A", "1"), matches("Accept-Encoding", "br"), equal("Host", "x.a.com:80")), query(equal("q r", "a b"), present("z", false), matches("s", "1")), cookies(equal("k", "v")))))
+	check("all conditions", 0, r, ask("PURGE x.a.com:80/x?s=1&q%20r=%61+b", "X-A: 1", "Accept-Encoding: br", "Cookie: a=b; k=v"))
+	missing, _ := router.Compile(table(1000, tables[0].route))
+	unknown := ask("GET nowhere/api/v1/resource")
+	if got := testing.AllocsPerRun(100, func() { missing.Match(unknown, "web", client) }); got != 0 {
+		t.Errorf("no route: %v allocations", got)
+	}
+}
+
+// crowds are tables whose routes share host and path: a comparison of each
+// with each would show.
+var crowds = []struct {
+	name  string
+	route func(n int) model.Match
+}{
+	{"header values", func(n int) model.Match {
+		return model.Match{Path: prefix("/"), Headers: []model.Condition{equal("X-Tenant", fmt.Sprint(n))}}
+	}},
+	{"two conditions", func(n int) model.Match {
+		return model.Match{Path: prefix("/"), Headers: []model.Condition{equal("X-Tenant", fmt.Sprint(n/10))}, Query: []model.Condition{equal("q", fmt.Sprint(n%10))}}
+	}},
+	{"clients", func(n int) model.Match {
+		return model.Match{Path: prefix("/"), ClientIP: []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(n >> 8), byte(n), 0}), 24)}}
+	}},
+	{"regexes", func(n int) model.Match { return model.Match{Path: regex(fmt.Sprintf("^/v%d/", n))} }},
+	{"nested", func(n int) model.Match {
+		return model.Match{Path: prefix(strings.Repeat("/a", n%100+1) + fmt.Sprint(n/100))}
+	}},
+	{"under parameters", func(n int) model.Match {
+		return model.Match{Path: pattern(fmt.Sprintf("/{tenant}/{area}/resource%d/{id}", n))}
+	}},
+	{"three hosts", func(n int) model.Match {
+		host := fmt.Sprint("t", n/10, ".example.com")
+		return model.Match{Hosts: []string{host, "www." + host, "*." + host}, Path: prefix(fmt.Sprint("/", n%10))}
+	}},
 }

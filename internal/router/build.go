@@ -15,10 +15,13 @@ type plan struct {
 	set      methods
 	others   []string // methods that are not standard, sorted
 	more     *conditions
-	number   uint32   // of more, once it has one
-	asks     []uint32 // numbers of its conditions on headers, query and cookies, sorted
+	number   uint32          // of more, once it has one
+	segments []model.Segment // of its path, if that stands in a tree or is a regex, which is within any path
+	open     bool            // more may follow the last segment
+	asks     []uint32        // numbers of its conditions on headers, query and cookies, sorted
 	hosts    []hostRank
 	conflict bool // with an earlier route
+	never    bool // matches, for the routes before it
 }
 
 // hostRank is one host of a route and the rank of their entry. "" is any host.
@@ -71,6 +74,7 @@ func newBuilder(routes []*model.Route) *builder {
 		p.set, p.others = methodSet(route.Match.Methods)
 		p.more = newConditions(route, p.others)
 		p.asks = b.numbers(p.more)
+		p.segments, p.open = steps(&route.Match.Path)
 		b.plans[i] = p
 	}
 	return b
@@ -176,37 +180,37 @@ func (s *site) add(rank uint32, p *plan) {
 	if s.root == nil {
 		s.root = &branch{best: rank}
 	}
-	segments, open := steps(path)
 	at := s.root
-	for _, segment := range segments {
+	for _, segment := range p.segments {
 		if segment.Rest {
 			at.below.add(rank, p)
 			return
 		}
 		at = at.step(segment, rank)
 	}
-	if open {
+	if p.open {
 		at.whole.add(rank, p)
 	} else {
 		at.ends.add(rank, p)
 	}
 }
 
-// steps returns the segments of a path condition that stands in a tree. open
-// tells that more may follow the last one; a prefix with a last slash ends
-// with a rest instead.
+// steps returns the segments of a path condition. open tells that more may
+// follow the last one; a prefix with a last slash ends with a rest instead.
 func steps(path *model.Path) (segments []model.Segment, open bool) {
 	switch path.Kind {
 	case model.PatternPath:
 		return path.Segments, false
 	case model.RegexPath: // within any path
 		return []model.Segment{{Param: "*", Rest: true}}, false
-	case model.ExactPath, model.PrefixPath, model.AnyPath:
+	case model.AnyPath, "":
+		return nil, false
+	case model.ExactPath, model.PrefixPath:
 	}
-	parts := strings.Split(strings.TrimPrefix(path.Text, "/"), "/")
-	segments = make([]model.Segment, len(parts))
-	for i, part := range parts {
-		segments[i].Literal = part
+	text := strings.TrimPrefix(path.Text, "/")
+	segments = make([]model.Segment, 0, 1+strings.Count(text, "/"))
+	for part := range strings.SplitSeq(text, "/") {
+		segments = append(segments, model.Segment{Literal: part})
 	}
 	if path.Kind == model.ExactPath {
 		return segments, false

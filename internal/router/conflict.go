@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	"sluice/internal/model"
@@ -40,93 +41,112 @@ func (c *claim) take(p *plan) *plan {
 	return holder
 }
 
+// take claims a match for a route among claims.
+func take(claims map[string]*claim, match string, p *plan) *plan {
+	c := claims[match]
+	if c == nil {
+		c = &claim{}
+		claims[match] = c
+	}
+	return c.take(p)
+}
+
 // conflicts finds routes of equal priority and equal match whose listeners
 // overlap: a problem. Where only some of the hosts are shared the later route
 // gets nothing there, but lives on its other hosts: a warning.
 func (b *builder) conflicts() []found {
 	var list []found
-	whole, shared := map[string]*claim{}, map[string]*claim{}
-	claims := func(claims map[string]*claim, key string, p *plan) *plan {
-		c := claims[key]
-		if c == nil {
-			c = &claim{}
-			claims[key] = c
-		}
-		return c.take(p)
-	}
+	whole, shared := make(map[string]*claim, len(b.plans)), map[string]*claim{}
 	for _, p := range b.plans {
-		key := b.matchKey(p)
+		match := b.match(p)
 		hosts := make([]string, len(p.hosts))
 		for i, h := range p.hosts {
 			hosts[i] = h.host
 		}
 		slices.Sort(hosts)
-		if other := claims(whole, strings.Join(hosts, " ")+"\n"+key, p); other != nil {
+		if other := take(whole, strings.Join(hosts, " ")+"\n"+match, p); other != nil {
 			p.conflict = true
-			list = append(list, found{p.document, model.Problem{
+			list = append(list, found{plan: p, problem: model.Problem{
 				Position: p.route.Position,
 				Message:  fmt.Sprintf("route %q has the same match and the same priority as route %s", p.route.ID, other.place()),
 				Hint:     "give one of them another priority, or narrow the match of one",
 			}})
 			continue
 		}
-		if len(hosts) == 1 && len(b.plans) == len(b.ranked) {
+		if len(b.plans) == len(b.ranked) {
 			continue // no route has several hosts
 		}
+		told := false
 		for _, host := range hosts {
-			if other := claims(shared, host+"\n"+key, p); other != nil {
-				list = append(list, found{p.document, model.Problem{
+			if other := take(shared, host+"\n"+match, p); other != nil && !told {
+				told = true
+				list = append(list, found{plan: p, partly: true, problem: model.Problem{
 					Position: p.route.Position,
-					Message:  fmt.Sprintf("route %q has %s with the same match and the same priority as route %s, which comes first in the documents and takes its requests", p.route.ID, hostText(host), other.place()),
+					Message:  fmt.Sprintf("route %q has host %s with the same match and the same priority as route %s, which comes first in the documents and takes its requests there", p.route.ID, host, other.place()),
 					Hint:     "leave the host out of one of them, or give one another priority",
 					Warning:  true,
 				}})
-				break
 			}
 		}
 	}
 	return list
 }
 
-// matchKey is a text that is equal for routes of equal priority whose match is
+// match is a text that is equal for routes of equal priority whose match is
 // equal but for hosts.
-func (b *builder) matchKey(p *plan) string {
-	var out strings.Builder
+func (b *builder) match(p *plan) string {
 	path := &p.route.Match.Path
-	kind, text := path.Kind, path.Text
-	switch kind {
+	text := strconv.AppendInt(nil, int64(p.route.Priority), 10)
+	text = append(text, ' ')
+	switch path.Kind {
 	case model.PatternPath:
-		text = ""
+		text = append(text, "pattern"...)
 		for _, segment := range path.Segments {
-			text += "/" + shapeOf([]model.Segment{segment}) + segment.Literal
+			text = append(text, '/', letter(segment))
+			text = append(text, segment.Literal...)
 		}
 	case model.RegexPath:
-		text = path.Regex.String()
-	case model.AnyPath, "":
-		kind, text = model.AnyPath, ""
+		text = append(text, "regex"...)
+		text = strconv.AppendQuote(text, path.Regex.String())
 	case model.ExactPath, model.PrefixPath:
+		text = append(text, path.Kind...)
+		text = append(text, path.Text...)
+	case model.AnyPath, "":
+	}
+	text = strconv.AppendUint(append(text, " methods "...), uint64(p.set), 10)
+	for _, method := range p.others {
+		text = append(append(text, ' '), method...)
+	}
+	text = append(text, " conditions"...)
+	for _, ask := range p.asks {
+		text = strconv.AppendUint(append(text, ' '), uint64(ask), 10)
 	}
 	clients := make([]string, 0, len(p.route.Match.ClientIP))
 	for _, prefix := range p.route.Match.ClientIP {
 		clients = append(clients, prefix.Masked().String())
 	}
 	slices.Sort(clients)
-	fmt.Fprintf(&out, "%d %s %q %d %q %v %v", p.route.Priority, kind, text, p.set, p.others, p.asks, slices.Compact(clients))
-	return out.String()
+	for _, client := range slices.Compact(clients) {
+		text = append(append(text, ' '), client...)
+	}
+	return string(text)
 }
 
-// found is a problem at a route, the nth of the documents.
+// found is a problem at a route.
 type found struct {
-	document int
-	problem  model.Problem
+	plan    *plan
+	partly  bool // nothing new where the route can never match at all
+	problem model.Problem
 }
 
 // sorted are the problems in the order of the documents.
 func sorted(list []found) []model.Problem {
-	slices.SortStableFunc(list, func(x, y found) int { return cmp.Compare(x.document, y.document) })
+	slices.SortStableFunc(list, func(x, y found) int { return cmp.Compare(x.plan.document, y.plan.document) })
 	var problems []model.Problem
 	for _, f := range list {
-		problems = append(problems, f.problem)
+		if !f.partly || !f.plan.never {
+			problems = append(problems, f.problem)
+		}
 	}
 	return problems
 }
@@ -134,13 +154,6 @@ func sorted(list []found) []model.Problem {
 // place names a route and where it stands.
 func (p *plan) place() string {
 	return fmt.Sprintf("%q (%s)", p.route.ID, p.route.Position)
-}
-
-func hostText(host string) string {
-	if host == "" {
-		return "any host"
-	}
-	return "host " + host
 }
 
 // within tells whether every address of prefixes is in one of outer. Each must

@@ -85,7 +85,7 @@ func (p *plan) failed(s *search, host string) string {
 	if _, fits := p.rank(host); !fits {
 		return fmt.Sprintf("host %s is not %s", host, either(m.Hosts))
 	}
-	if text := pathFailed(&m.Path, s.request.Path); text != "" {
+	if text := p.pathFailed(s.request.Path); text != "" {
 		return text
 	}
 	if p.set&s.bit == 0 || s.bit == otherMethod && p.set != anyMethod && !slices.Contains(p.others, s.method) {
@@ -124,17 +124,17 @@ func (p *plan) failed(s *search, host string) string {
 	return ""
 }
 
-func pathFailed(condition *model.Path, path string) string {
-	text := condition.Text
+func (p *plan) pathFailed(path string) string {
+	condition := &p.route.Match.Path
 	switch condition.Kind {
 	case model.ExactPath, model.PatternPath, model.PrefixPath:
-		if segments, open := steps(condition); pathFits(segments, open, path) {
+		if pathFits(p.segments, p.open, path) {
 			return ""
 		}
 		if condition.Kind == model.PrefixPath {
-			return fmt.Sprintf("path %s is not under %s", path, text)
+			return fmt.Sprintf("path %s is not under %s", path, condition.Text)
 		}
-		return fmt.Sprintf("path %s is not %s", path, text)
+		return fmt.Sprintf("path %s is not %s", path, condition.Text)
 	case model.RegexPath:
 		if rooted(path) && condition.Regex.MatchString(path) {
 			return ""

@@ -76,14 +76,17 @@ func without(count int) int { return 1 - cmp.Compare(count, 0) }
 func shapeOf(segments []model.Segment) string {
 	letters := make([]byte, len(segments))
 	for i, segment := range segments {
-		switch {
-		case segment.Rest:
-			letters[i] = 'c'
-		case segment.Param != "":
-			letters[i] = 'b'
-		default:
-			letters[i] = 'a'
-		}
+		letters[i] = letter(segment)
 	}
 	return string(letters)
+}
+
+func letter(segment model.Segment) byte {
+	switch {
+	case segment.Rest:
+		return 'c'
+	case segment.Param != "":
+		return 'b'
+	}
+	return 'a'
 }

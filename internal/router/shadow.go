@@ -22,7 +22,6 @@ import (
 // larger block.
 type shadow struct {
 	plan *plan
-	open bool // more may follow the last segment
 	rank uint32
 	by   *plan
 }
@@ -38,7 +37,8 @@ func (b *builder) insert() []found {
 		if by := b.cover(host, p); by != nil && !p.conflict {
 			covering[p.document] = append(covering[p.document], by)
 			if len(covering[p.document]) == len(p.hosts) {
-				list = append(list, found{p.document, p.neverMatches(covering[p.document])})
+				p.never = true
+				list = append(list, found{plan: p, problem: p.neverMatches(covering[p.document])})
 			}
 		}
 		b.site(host).add(uint32(rank), p)
@@ -70,11 +70,6 @@ func (p *plan) neverMatches(covering []*plan) model.Problem {
 func (b *builder) cover(host string, p *plan) *plan {
 	path := &p.route.Match.Path
 	s := &shadow{plan: p, rank: none}
-	var segments []model.Segment
-	inTree := path.Kind != model.AnyPath && path.Kind != ""
-	if inTree {
-		segments, s.open = steps(path)
-	}
 	look := func(at *site) {
 		if at == nil || at.best >= s.rank {
 			return
@@ -85,8 +80,8 @@ func (b *builder) cover(host string, p *plan) *plan {
 				s.try(same)
 			}
 		}
-		if inTree && at.root != nil {
-			s.walk(at.root, segments)
+		if p.segments != nil && at.root != nil {
+			s.walk(at.root, p.segments)
 		}
 	}
 	look(b.any)
@@ -109,7 +104,7 @@ func (s *shadow) walk(br *branch, segments []model.Segment) {
 	}
 	s.try(&br.whole)
 	if len(segments) == 0 {
-		if !s.open {
+		if !s.plan.open {
 			s.try(&br.ends)
 		}
 		return
