@@ -5,10 +5,10 @@
 package snapshot
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"slices"
 
 	"sluice/internal/config"
@@ -31,7 +31,8 @@ type Compiled struct {
 // problems are sorted by position; with one that is more than a warning among
 // them the result is nil.
 func Compile(documents []config.Document, kinds []pipeline.Kind, environment config.Environment) (*Compiled, []model.Problem) {
-	resolved := config.Resolve(documents, configKinds(kinds), environment)
+	in := inputs{}
+	resolved := config.Resolve(documents, configKinds(kinds), in.record(environment))
 	problems := resolved.Problems
 	if resolved.Gateway == nil {
 		return nil, problems
@@ -41,7 +42,7 @@ func Compile(documents []config.Document, kinds []pipeline.Kind, environment con
 	if model.Refused(problems) {
 		return nil, problems
 	}
-	return &Compiled{documents, resolved.Gateway, table, resolved.Files, hash(documents, resolved.Gateway)}, problems
+	return &Compiled{documents, resolved.Gateway, table, resolved.Files, hash(documents, in)}, problems
 }
 
 // configKinds is the half of the kinds that decodes and validates.
@@ -59,13 +60,35 @@ func Schema(kinds []pipeline.Kind) []byte { return config.Schema(configKinds(kin
 // Reference is the configuration reference, in Markdown.
 func Reference(kinds []pipeline.Kind) []byte { return config.Reference(configKinds(kinds)) }
 
-// hash covers the documents as they stand and what they mean, so that a changed
-// variable or file counts as a change, too.
-func hash(documents []config.Document, gateway *model.Gateway) string {
-	sum := sha256.New()
-	for _, document := range slices.SortedFunc(slices.Values(documents), func(a, b config.Document) int { return cmp.Compare(a.Name, b.Name) }) {
-		fmt.Fprintf(sum, "%d %s %d\n%s\n", len(document.Name), document.Name, len(document.Data), document.Data)
+// inputs are what documents take in from outside, recorded as they ask for it.
+type inputs map[string]string
+
+// record returns an environment that notes what is taken from it.
+func (in inputs) record(from config.Environment) config.Environment {
+	return config.Environment{
+		LookupEnv: func(name string) (string, bool) {
+			value, ok := from.LookupEnv(name)
+			in["variable "+name] = fmt.Sprint(ok, " ", value)
+			return value, ok
+		},
+		ReadFile: func(path string) ([]byte, error) {
+			content, err := from.ReadFile(path)
+			in["file "+path] = string(content)
+			return content, err
+		},
 	}
-	fmt.Fprint(sum, model.Text(gateway))
+}
+
+// hash covers the documents as they stand and what they took in, so that a
+// changed variable or file counts as a change, too.
+func hash(documents []config.Document, in inputs) string {
+	sum := sha256.New()
+	put := func(name, content string) { fmt.Fprintf(sum, "%d %s %d %s\n", len(name), name, len(content), content) }
+	for _, document := range documents {
+		put(document.Name, string(document.Data))
+	}
+	for _, name := range slices.Sorted(maps.Keys(in)) {
+		put(name, in[name])
+	}
 	return hex.EncodeToString(sum.Sum(nil))
 }
