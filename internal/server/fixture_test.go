@@ -306,3 +306,16 @@ func contextCause(x *pipeline.Exchange) error { return context.Cause(x.Context()
 func routeWithIdle(idle, stream time.Duration) *model.Route {
 	return &model.Route{Timeouts: model.RouteTimeouts{Idle: idle, IdleStream: stream}}
 }
+
+// reset ends a client's connection with a reset.
+func reset(t *testing.T, c *client) {
+	t.Helper()
+	tcp, ok := c.Conn.(*net.TCPConn)
+	if !ok {
+		t.Fatalf("a %T cannot be reset", c.Conn)
+	}
+	if err := tcp.SetLinger(0); err != nil {
+		t.Fatal(err)
+	}
+	tcp.Close()
+}
