@@ -88,10 +88,12 @@ func clean(path string) bool {
 	return true
 }
 
-// escapes decodes unreserved escapes and puts others into upper case.
+// escapes decodes unreserved escapes and puts others into upper case. What it
+// decodes never completes a stray percent sign to an escape.
 func escapes(raw string, note func(error)) string {
 	var out strings.Builder
 	out.Grow(len(raw))
+	stray := -len("%XX") // where the last one went
 	for i := 0; i < len(raw); i++ {
 		c := raw[i]
 		switch {
@@ -108,12 +110,13 @@ func escapes(raw string, note func(error)) string {
 		}
 		if i+2 >= len(raw) || !isHex(raw[i+1]) || !isHex(raw[i+2]) {
 			note(ErrEscape)
+			stray = out.Len()
 			out.WriteByte(c)
 			continue
 		}
 		decoded := unhex(raw[i+1])<<4 | unhex(raw[i+2])
 		switch {
-		case unreserved(decoded):
+		case unreserved(decoded) && out.Len() >= stray+len("%XX"):
 			out.WriteByte(decoded)
 		default:
 			if decoded == 0 {
