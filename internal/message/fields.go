@@ -134,9 +134,17 @@ func (f Fields) Cookie(name string) (string, bool) {
 		for pair := range strings.SplitSeq(f[i].Value, ";") {
 			key, value, ok := strings.Cut(strings.Trim(pair, " \t"), "=")
 			if ok && key == name {
-				return strings.Trim(value, `"`), true
+				return unquote(value), true
 			}
 		}
 	}
 	return "", false
+}
+
+// unquote drops the quotes that a cookie's value may stand in.
+func unquote(value string) string {
+	if len(value) >= 2 && value[0] == '"' && value[len(value)-1] == '"' {
+		return value[1 : len(value)-1]
+	}
+	return value
 }
