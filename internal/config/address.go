@@ -147,7 +147,7 @@ func parseHost(host string, wildcard bool) (string, *fault) {
 	case strings.Contains(host, "://"):
 		return "", faulty(fmt.Sprintf("must be a host alone, not the URL %s", short(host)), "")
 	case strings.Contains(name, ":"):
-		return "", faulty(fmt.Sprintf("must be a host without a port, not %s", short(host)), "write "+canonical.Host(host)+": ports do not count for matching")
+		return "", faulty(fmt.Sprintf("must be a host without a port, not %s", short(host)), fmt.Sprintf("write %q: ports do not count for matching", canonical.Host(host)))
 	case strings.Contains(rest, "*") || strings.Contains(name, "*") && !isWildcard:
 		hint := "a wildcard stands in front, as in *.example.com"
 		if name == "*" {

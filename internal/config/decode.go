@@ -174,19 +174,24 @@ func (d *decoder) decode(n *yaml.Node, v reflect.Value) {
 		value := v.Addr().Interface().(scalarType)
 		d.scalar(n, value.want(), value.set)
 	case wayPointer:
-		value := reflect.New(t.Elem())
+		value, faults := reflect.New(t.Elem()), d.out.faults
 		d.setDefaults(value)
 		d.decode(n, value.Elem())
-		v.Set(value)
+		if d.out.faults == faults {
+			v.Set(value)
+		}
 	case waySlice:
 		d.list(n, v)
 	case wayText:
 		if n.Kind == yaml.ScalarNode && !isNullNode(n) {
-			if l, ok := v.Addr().Interface().(locatable); ok {
-				l.locate(d.here(n))
-			}
-			value := v.Addr().Interface().(textType)
+			value, faults := v.Addr().Interface().(textType), d.out.faults
 			d.scalar(n, value.want(), value.setText)
+			if l, ok := value.(locatable); ok {
+				l.locate(d.here(n))
+				if d.out.faults > faults {
+					l.fail()
+				}
+			}
 			return
 		}
 		d.structure(n, v, info)

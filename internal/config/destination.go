@@ -29,7 +29,7 @@ func (r *resolver) destinations(in *route, built *model.Route) {
 		r.out.add(in.below(written[1]), fmt.Sprintf("the route %s has %d destinations, %s", short(built.ID), len(written), strings.Join(written, " and ")), "keep one of them")
 	}
 	if in.Upstream != nil {
-		built.Upstream = r.destination(in.below("upstream"), *in.Upstream)
+		built.Upstream = r.destination(in, *in.Upstream)
 	}
 	if in.Redirect != nil {
 		built.Redirect = r.redirect(in, built)
@@ -66,31 +66,45 @@ func (r *resolver) rewrites(in *route, built *model.Route) {
 		return
 	}
 	if path := in.Rewrite.Path; path != nil {
-		where := in.below("rewrite.path")
 		if in.StripPrefix {
-			r.out.add(where, "rewrite.path replaces the whole path, so that strip_prefix has no effect", "keep one of them")
+			r.out.add(in.below("rewrite.path"), "rewrite.path replaces the whole path, so that strip_prefix has no effect", "keep one of them")
 		}
-		switch text := literals(path.Template); {
-		case len(path.Parts) == 0:
-			r.out.add(where, "path is empty", "write a path such as /")
-		case path.Parts[0].Source == "" && !strings.HasPrefix(path.Parts[0].Literal, "/"):
-			r.out.add(where, fmt.Sprintf("path must begin with a slash: %s", short(path.Template.String())), "write /"+path.Template.String())
-		case strings.ContainsAny(text, "?#"):
-			r.out.add(where, "path must be a path alone, without ? and #", "the query goes on as it came")
-		default:
-			if static, ok := path.Static(); ok {
-				if _, err := canonical.Path(static, canonical.Options{EncodedSlash: canonical.Keep}); err != nil {
-					r.out.add(where, fmt.Sprintf("path cannot be used: %v", err), "")
-				}
-			} else if hasControl(text) {
-				r.out.add(where, "path has a control character", "")
-			}
-		}
+		r.rewritePath(in, path)
 		r.template(in, built, "rewrite.path", path.Template)
 		built.Rewrite.Path = &path.Template
 	}
 	if in.Rewrite.Host != nil {
 		r.rewriteHost(in, built)
+	}
+}
+
+// rewritePath checks the path of a rewrite and escapes what no path may have.
+func (r *resolver) rewritePath(in *route, path *Template) {
+	where := in.below("rewrite.path")
+	switch text := literals(path.Template); {
+	case len(path.Parts) == 0:
+		r.out.add(where, "path is empty", "write a path such as /")
+		return
+	case path.Parts[0].Source == "" && !strings.HasPrefix(path.Parts[0].Literal, "/"):
+		r.out.add(where, fmt.Sprintf("path must begin with a slash: %s", short(path.Template.String())), "write /"+path.Template.String())
+	case strings.ContainsAny(text, "?#"):
+		r.out.add(where, "path must be a path alone, without ? and #", "the query goes on as it came")
+	case hasControl(text) || strings.Contains(text, "\t"):
+		r.out.add(where, "path has a control character", "")
+	}
+	escapeLiterals(&path.Template)
+	if static, ok := path.Static(); ok && strings.HasPrefix(static, "/") {
+		if _, err := canonical.Path(static, canonical.Options{EncodedSlash: canonical.Keep}); err != nil {
+			r.out.add(where, fmt.Sprintf("path cannot be used: %v", err), "")
+		}
+	}
+}
+
+// escapeLiterals escapes white space and what is not ASCII in the literal parts
+// of a template for a path or a URL.
+func escapeLiterals(t *model.Template) {
+	for i := range t.Parts {
+		t.Parts[i].Literal = escapeUnsafe(t.Parts[i].Literal)
 	}
 }
 
@@ -110,19 +124,20 @@ func (r *resolver) rewriteHost(in *route, built *model.Route) {
 
 func (r *resolver) redirect(in *route, built *model.Route) *model.Redirect {
 	redirect := &model.Redirect{To: in.Redirect.To.Template, Status: in.Redirect.Status}
-	where := in.below("redirect.to")
 	text := literals(redirect.To)
+	to := func(message, hint string) { r.out.add(in.below("redirect.to"), message, hint) }
 	switch {
 	case len(redirect.To.Parts) == 0:
-		r.out.add(where, "to is empty", "write a path or a URL")
+		to("to is empty", "write a path or a URL")
 	case strings.HasPrefix(redirect.To.Parts[0].Literal, "//"):
-		r.out.add(where, "to begins with //, which browsers take for another host", "write the scheme too, as in https://example.com/")
+		to("to begins with //, which browsers take for another host", "write the scheme too, as in https://example.com/")
 	case hasControl(text) || strings.ContainsAny(text, " \t"):
-		r.out.add(where, "to has white space or a control character", "write %20 for a space")
+		to("to has white space or a control character", "write %20 for a space")
 	}
 	if !slices.Contains([]int{301, 302, 303, 307, 308}, redirect.Status) {
 		r.out.add(in.below("redirect.status"), fmt.Sprintf("status must be 301, 302, 303, 307 or 308, not %d", redirect.Status), "308 and 307 keep the method, for good and for now")
 	}
+	escapeLiterals(&redirect.To)
 	r.template(in, built, "redirect.to", redirect.To)
 	return redirect
 }

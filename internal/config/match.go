@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"regexp/syntax"
 	"slices"
+	"strconv"
 	"strings"
 
 	"sluice/internal/model"
@@ -17,27 +18,24 @@ func (r *resolver) match(in *route) model.Match {
 	built := model.Match{ClientIP: prefixes(m.ClientIP)}
 	r.pathCondition(in, &built)
 	for i, host := range m.Hosts {
-		where := in.below(fmt.Sprintf("match.hosts[%d]", i))
 		name, f := parseHost(host, true)
 		switch {
 		case host == "" && in.broken:
 		case f != nil:
-			r.out.add(where, fmt.Sprintf("hosts[%d] %s", i, f.message), f.hint)
+			r.out.add(in.below(item("match.hosts", i)), fmt.Sprintf("hosts[%d] %s", i, f.message), f.hint)
 		case slices.Contains(built.Hosts, name):
-			r.out.add(where, fmt.Sprintf("the host %s is here twice", name), "")
+			r.out.add(in.below(item("match.hosts", i)), fmt.Sprintf("the host %s is here twice", name), "")
 		}
 		built.Hosts = append(built.Hosts, name)
 	}
 	for i, method := range m.Methods {
-		where := in.below(fmt.Sprintf("match.methods[%d]", i))
+		f := checkMethod(method)
 		switch {
 		case method == "" && in.broken:
-		case !isToken(method):
-			r.out.add(where, fmt.Sprintf("methods[%d] must be a method such as GET, not %s", i, short(method)), "")
-		case method != strings.ToUpper(method):
-			r.out.add(where, fmt.Sprintf("methods[%d] must be in upper case, not %s", i, short(method)), "write "+strings.ToUpper(method))
+		case f != nil:
+			r.out.add(in.below(item("match.methods", i)), fmt.Sprintf("methods[%d] %s", i, f.message), f.hint)
 		case slices.Contains(built.Methods, method):
-			r.out.add(where, fmt.Sprintf("the method %s is here twice", method), "")
+			r.out.add(in.below(item("match.methods", i)), fmt.Sprintf("the method %s is here twice", method), "")
 		}
 		built.Methods = append(built.Methods, method)
 	}
@@ -57,6 +55,19 @@ func (r *resolver) match(in *route) model.Match {
 	built.Query = r.conditions(m.Query, queryName)
 	built.Cookies = r.conditions(m.Cookies, cookieName)
 	return built
+}
+
+// item is the path of an item of a list, for place.below.
+func item(list string, index int) string { return list + "[" + strconv.Itoa(index) + "]" }
+
+func checkMethod(method string) *fault {
+	switch {
+	case !isToken(method):
+		return faulty(fmt.Sprintf("must be a method such as GET, not %s", short(method)), "")
+	case method != strings.ToUpper(method):
+		return faulty(fmt.Sprintf("must be in upper case, not %s", short(method)), "write "+strings.ToUpper(method))
+	}
+	return nil
 }
 
 // pathCondition takes path, path_prefix or path_regex.

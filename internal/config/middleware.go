@@ -30,13 +30,13 @@ type step struct {
 }
 
 func (s *step) decode(d *decoder, n *yaml.Node) {
-	s.locate(d.here(n))
-	if n.Kind != yaml.ScalarNode || isNullNode(n) {
+	if n.Kind == yaml.MappingNode {
 		s.definition.decode(d, n)
 		return
 	}
+	s.locate(d.here(n))
 	faults := d.out.faults
-	d.scalar(n, "the name of a middleware or a mapping of a kind to its options", func(text scalar) *fault {
+	d.scalar(n, "the name of a middleware, or a mapping of a kind to its options such as {headers: {…}}", func(text scalar) *fault {
 		if text.s == "" || !text.loose && text.nature() != isText {
 			return unwanted("")
 		}
@@ -112,7 +112,7 @@ func (m *definition) options(d *decoder, kind Kind, n *yaml.Node) {
 	})
 }
 
-// uses turns the names of path parameters that a middleware uses into problems
+// check turns the names of path parameters that a middleware uses into problems
 // where a route does not have them.
 func (m *definition) check(out *collector, id string, path model.Path) {
 	for _, use := range m.names {
@@ -135,14 +135,14 @@ func checkParameter(out *collector, where place, name, id string, path model.Pat
 	if out.told(where, name) {
 		return
 	}
-	hint := didYouMean(out.nearest(name, placeholderNames(parameters)))
-	if hint == "" {
-		hint = "write {{ and }} for braces"
+	hint := "write {{ and }} for braces"
+	if near := out.nearest(name, placeholderNames(parameters)); near != "" {
+		hint = "did you mean {" + near + "}?"
 	}
 	out.add(where, fmt.Sprintf("unknown placeholder {%s}: the path of the route %s has no such parameter", name, short(id)), hint)
 }
 
-// uses of named middleware.
+// chainBuilder looks named middleware up and notes which of it is used.
 type chainBuilder struct {
 	r     *resolver
 	named map[string]*definition

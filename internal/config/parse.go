@@ -42,8 +42,8 @@ func parse(document Document, order int, out *collector) (*source, bool) {
 	root, second, err := nodes(strings.NewReader(text))
 	switch {
 	case err != nil:
-		message, hint := explain(err)
-		out.add(src.at(whereFails(text)), message, hint)
+		e := explain(err)
+		out.add(src.at(e.place(text, whereFails(text))), "this is not valid YAML: "+e.message, e.hint)
 		return src, false
 	case second != nil:
 		out.add(place{src, second}, "a file holds one YAML document, and here a second one begins", "remove the --- above, or put this part into a file of its own and include it")
@@ -197,28 +197,76 @@ func whereFails(text string) int {
 
 var libraryPrefix = regexp.MustCompile(`^yaml: (?:line \d+: )?`)
 
-// explain says what the library means.
-func explain(err error) (message, hint string) {
+// explanation says what an error of the library means, and where its cause
+// stands: the library looks a few characters ahead.
+type explanation struct {
+	says, message, hint string
+	cause               cause
+}
+
+// cause is where the cause of an error stands, seen from where the library
+// gives up.
+type cause int
+
+const (
+	atCharacter cause = iota
+	atLine            // the first character of the line
+	atStray           // the character that begins no value, just before
+	atBefore          // the end of the line before, where a line has only begun
+)
+
+func explain(err error) explanation {
 	text := libraryPrefix.ReplaceAllString(err.Error(), "")
 	for _, known := range explanations {
 		if strings.Contains(text, known.says) {
-			return "this is not valid YAML: " + known.message, known.hint
+			return known
 		}
 	}
-	return "this is not valid YAML: " + text, ""
+	return explanation{message: text}
 }
 
-var explanations = []struct{ says, message, hint string }{
-	{"mapping values are not allowed", "a key with a colon does not fit here", "mend the indentation, or quote a text that has a colon followed by a space"},
-	{"did not find expected ',' or ']'", "a list that was opened with [ is not closed with ], or lacks a comma", ""},
-	{"did not find expected ',' or '}'", "a mapping that was opened with { is not closed with }, or lacks a comma", ""},
-	{"found a tab character", "a tab cannot indent", "use spaces"},
-	{"found character that cannot start any token", "no value can begin with this character", "use spaces, not tabs, to indent; quote a text that begins with @, ` or %"},
-	{"did not find expected key", "no key begins here", "mend the indentation, or close the quotes and brackets above"},
-	{"did not find expected '-' indicator", "an item of the list above, or the end of it, should be here", "mend the indentation"},
-	{"found unexpected end of stream", "a quoted text is not closed", ""},
-	{"could not find expected ':'", "a key has no colon", "write key: value"},
-	{"unknown anchor", "an alias (*) names an anchor (&) that is not defined above it", ""},
-	{"exceeded max depth", "it is nested too deep", ""},
-	{"found unknown escape character", "a text in double quotes has an unknown escape", `write \\ for a backslash, or use single quotes`},
+// place moves from where the library gave text up to the cause.
+func (e explanation) place(text string, at int) int {
+	switch e.cause {
+	case atLine:
+		start := strings.LastIndexAny(text[:at], "\r\n") + 1
+		for start < at && (text[start] == ' ' || text[start] == '\t') {
+			start++
+		}
+		return start
+	case atStray:
+		for i := max(0, at-ahead); i <= at && i < len(text); i++ {
+			if strings.IndexByte("@`%\t", text[i]) >= 0 {
+				return i
+			}
+		}
+	case atBefore:
+		start := strings.LastIndexAny(text[:at], "\r\n") + 1
+		if before := strings.TrimRight(text[:start], " \t\r\n"); at-start < ahead && before != "" {
+			_, size := utf8.DecodeLastRuneInString(before)
+			return len(before) - size
+		}
+	case atCharacter:
+	}
+	return at
+}
+
+// ahead is how many characters the library looks ahead.
+const ahead = 4
+
+var explanations = []explanation{
+	{"mapping values are not allowed", "a key with a colon does not fit here", "mend the indentation, or quote a text that has a colon followed by a space", atCharacter},
+	{"did not find expected ',' or ']'", "a list that was opened with [ is not closed with ], or lacks a comma", "a text with brackets or braces, ${…} too, needs quotes here", atBefore},
+	{"did not find expected ',' or '}'", "a mapping that was opened with { is not closed with }, or lacks a comma", "a text with brackets or braces, ${…} too, needs quotes here", atBefore},
+	{"found a tab character", "a tab cannot indent", "use spaces", atStray},
+	{"found character that cannot start any token", "no value can begin with this character", "use spaces, not tabs, to indent; quote a text that begins with @, ` or %", atStray},
+	{"did not find expected key", "no key can stand here", "mend the indentation, or close the quotes and brackets above", atLine},
+	{"did not find expected '-' indicator", "an item of the list above, or the end of it, should be here", "mend the indentation", atLine},
+	{"found unexpected end of stream", "a quoted text is not closed", "", atCharacter},
+	{"could not find expected ':'", "a key has no colon", "write key: value", atLine},
+	{"did not find expected <document start>", "there is something after the end of the document", "remove it", atCharacter},
+	{"did not find expected node content", "a value is missing here, or a bracket is not closed", "", atCharacter},
+	{"unknown anchor", "an alias (*) names an anchor (&) that is not defined above it", "", atCharacter},
+	{"exceeded max depth", "it is nested too deep", "", atCharacter},
+	{"found unknown escape character", "a text in double quotes has an unknown escape", `write \\ for a backslash, or use single quotes`, atCharacter},
 }

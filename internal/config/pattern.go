@@ -68,7 +68,10 @@ func segmentText(s model.Segment) string {
 	case s.Param != "":
 		return "{" + s.Param + "}"
 	}
-	return strings.NewReplacer("{", "{{", "}", "}}").Replace(s.Literal)
+	if strings.ContainsAny(s.Literal, "{}") {
+		return strings.NewReplacer("{", "{{", "}", "}}").Replace(s.Literal)
+	}
+	return s.Literal
 }
 
 // canonicalPath is the one form of a literal path. A parameter counts as a

@@ -26,7 +26,7 @@ func Resolve(documents []Document, kinds []Kind, env Environment) Result {
 	r := &resolver{
 		out: newCollector(), kinds: kinds,
 		listeners: map[string]place{}, upstreams: map[string]*upstreamUse{}, gateway: &model.Gateway{},
-		blocks: map[string]place{}, ids: map[string]place{},
+		blocks: map[string]place{}, names: map[string]place{}, ids: map[string]place{},
 	}
 	r.chains = chainBuilder{r: r, named: map[string]*definition{}, used: map[string]bool{}}
 	env = env.withDefaults()
@@ -57,7 +57,8 @@ type resolver struct {
 	// is missing may be defined there.
 	incomplete bool
 
-	blocks          map[string]place
+	blocks          map[string]place // by key
+	names           map[string]place // of listeners, upstreams and middleware, by what they are and name
 	listeners       map[string]place
 	listenerNames   []string
 	upstreams       map[string]*upstreamUse
@@ -163,7 +164,7 @@ func (r *resolver) blocksOf(d *document) {
 		{"global", func() {}},
 	} {
 		n := d.has(block.key)
-		if n == nil {
+		if n == nil || isNullNode(n) {
 			continue
 		}
 		where := place{d.src, n}
@@ -203,29 +204,19 @@ func (r *resolver) defaultBlocks() {
 // them whatever the order of the documents.
 func (r *resolver) define(d *document) {
 	for i := range d.Listeners {
-		e := &d.Listeners[i]
-		if r.named("listener", e.Key, e.key, r.listeners) {
+		if e := &d.Listeners[i]; r.named("listener", e.Key, e.key) {
+			r.listeners[e.Key] = e.key
 			r.listenerNames = append(r.listenerNames, e.Key)
 		}
 	}
 	for i := range d.Upstreams {
-		e := &d.Upstreams[i]
-		places := map[string]place{}
-		if use := r.upstreams[e.Key]; use != nil {
-			places[e.Key] = use.key
-		}
-		if r.named("upstream", e.Key, e.key, places) {
+		if e := &d.Upstreams[i]; r.named("upstream", e.Key, e.key) {
 			r.upstreams[e.Key] = &upstreamUse{key: e.key}
 			r.upstreamNames = append(r.upstreamNames, e.Key)
 		}
 	}
 	for i := range d.Middleware {
-		e := &d.Middleware[i]
-		places := map[string]place{}
-		if m := r.chains.named[e.Key]; m != nil {
-			places[e.Key] = m.place
-		}
-		if r.named("middleware", e.Key, e.key, places) {
+		if e := &d.Middleware[i]; r.named("middleware", e.Key, e.key) {
 			r.chains.named[e.Key] = &e.Value
 			r.middlewareNames = append(r.middlewareNames, e.Key)
 		}
@@ -233,11 +224,12 @@ func (r *resolver) define(d *document) {
 }
 
 // named notes a name of a kind of thing. False: it is taken.
-func (r *resolver) named(what, name string, key place, places map[string]place) bool {
-	if first, ok := places[name]; ok {
+func (r *resolver) named(what, name string, key place) bool {
+	if first, ok := r.names[what+" "+name]; ok {
 		r.out.add(key, fmt.Sprintf("the %s %s is defined in two documents: first at %s", what, name, first.position()), "rename or remove one of them")
 		return false
 	}
+	r.names[what+" "+name] = key
 	switch {
 	case isURL(name):
 		r.out.add(key, fmt.Sprintf("the %s %s is named like a URL", what, short(name)), "give it a plain name")
@@ -246,13 +238,13 @@ func (r *resolver) named(what, name string, key place, places map[string]place) 
 	}) || len(name) > 128:
 		r.out.add(key, fmt.Sprintf("the %s %s has a name with white space, quotes, brackets or commas, or of more than 128 characters", what, short(name)), "use letters, digits, - _ and .")
 	}
-	places[name] = key
 	return true
 }
 
-// unused warns of what is defined and used nowhere.
+// unused warns of what is defined and used nowhere. Of a faulty document that is
+// not known.
 func (r *resolver) unused() {
-	if r.incomplete {
+	if r.out.faults > 0 {
 		return
 	}
 	for _, d := range r.documents {
@@ -288,7 +280,7 @@ func (r *resolver) admin(a *admin) {
 			r.out.add(where, fmt.Sprintf("the admin API and the listener %s have the same address, %s", listener.Name, a.Address), "give one of them another port")
 		}
 	}
-	hosts := make([]string, 0, len(a.Hosts))
+	var hosts []string
 	for i, host := range a.Hosts {
 		name, f := parseHost(host, false)
 		if f != nil {
@@ -324,7 +316,7 @@ func (r *resolver) accessLog(l *accessLog) {
 		r.out.add(l.below("fields"), fmt.Sprintf("fields needs the format json: the fields of %s are fixed", l.Format), "remove fields, or write format: json")
 	}
 	for i, path := range l.Skip {
-		canonicalPath, err := canonical.Path(path, canonical.Options{EncodedSlash: canonical.Keep})
+		canonicalPath, err := canonical.Path(escapeUnsafe(path), canonical.Options{EncodedSlash: canonical.Keep})
 		if err != nil {
 			r.out.add(l.below(fmt.Sprintf("skip[%d]", i)), fmt.Sprintf("skip[%d]: %v", i, err), "write a path such as /healthz")
 		}

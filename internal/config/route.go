@@ -48,7 +48,6 @@ func (r *resolver) route(in *route) {
 	r.routeListeners(in, built)
 	r.chain(in, built)
 	if in.broken {
-		r.touch(in)
 		return
 	}
 	r.destinations(in, built)
@@ -56,26 +55,17 @@ func (r *resolver) route(in *route) {
 	r.gateway.Routes = append(r.gateway.Routes, built)
 }
 
-// touch marks what a broken route uses, so that nobody is warned of it.
-func (r *resolver) touch(in *route) {
-	if in.Upstream != nil {
-		if use := r.upstreams[*in.Upstream]; use != nil {
-			use.used = true
-		}
-	}
-}
-
 func (r *resolver) id(in *route) {
-	id, where := *in.ID, in.below("id")
+	id := *in.ID
 	switch first, taken := r.ids[id]; {
 	case id == "":
-		r.out.add(where, "id is empty", "leave the key out for one that is derived from the match")
+		r.out.add(in.below("id"), "id is empty", "leave the key out for one that is derived from the match")
 	case len(id) > 256 || strings.ContainsFunc(id, unicode.IsControl):
-		r.out.add(where, "id has control characters or more than 256 bytes", "")
+		r.out.add(in.below("id"), "id has control characters or more than 256 bytes", "")
 	case taken:
-		r.out.add(where, fmt.Sprintf("the route id %s is defined twice: first at %s", short(id), first.position()), "give each route an id of its own")
+		r.out.add(in.below("id"), fmt.Sprintf("the route id %s is defined twice: first at %s", short(id), first.below("id").position()), "give each route an id of its own")
 	default:
-		r.ids[id] = where
+		r.ids[id] = in.place
 	}
 }
 
@@ -114,7 +104,7 @@ func (r *resolver) routeListeners(in *route, built *model.Route) {
 		r.out.add(in.below("listeners"), "listeners is an empty list, so that no request could reach the route", "leave the key out for all listeners")
 	}
 	for i, name := range in.Listeners {
-		where := fmt.Sprintf("listeners[%d]", i)
+		where := item("listeners", i)
 		switch _, ok := r.listeners[name]; {
 		case !ok && !r.incomplete && name != "":
 			r.out.add(in.below(where), fmt.Sprintf("there is no listener %s", short(name)), r.out.hint(name, r.listenerNames))
@@ -168,7 +158,7 @@ func (r *resolver) skip(in *route) []bool {
 			}
 		}
 		if !found && !in.broken && !r.incomplete && len(r.global) == r.globalWritten() {
-			r.out.add(in.below(fmt.Sprintf("skip[%d]", i)), fmt.Sprintf("skip names %s, and global has no middleware of that kind or name", short(name)), r.out.hint(name, r.skippable()))
+			r.out.add(in.below(item("skip", i)), fmt.Sprintf("skip names %s, and global has no middleware of that kind or name", short(name)), r.out.hint(name, r.skippable()))
 		}
 	}
 	return kept

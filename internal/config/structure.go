@@ -109,14 +109,23 @@ func words(list string) []string {
 
 // structure decodes a mapping into a struct.
 func (d *decoder) structure(n *yaml.Node, v reflect.Value, info *structType) {
-	if n.Kind != yaml.MappingNode {
-		d.mismatch(n, "a mapping of keys to values", "")
-		return
-	}
 	faults := d.out.faults
 	l, isLocated := v.Addr().Interface().(locatable)
 	if isLocated {
 		l.locate(d.here(n))
+		defer func() {
+			if d.out.faults > faults {
+				l.fail()
+			}
+		}()
+	}
+	if n.Kind != yaml.MappingNode {
+		want := "a mapping of keys to values"
+		if info.way == wayText {
+			want = v.Addr().Interface().(textType).want()
+		}
+		d.mismatch(n, want, "")
+		return
 	}
 	given := make([]*yaml.Node, len(info.fields))
 	for _, p := range d.pairs(n) {
@@ -143,9 +152,6 @@ func (d *decoder) structure(n *yaml.Node, v reflect.Value, info *structType) {
 			}
 			d.problem(n, fmt.Sprintf("%s needs the key %s", where, f.name), "")
 		}
-	}
-	if isLocated && d.out.faults > faults {
-		l.fail()
 	}
 }
 

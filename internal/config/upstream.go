@@ -32,10 +32,9 @@ func (r *resolver) upstream(name string, u *upstream) *model.Upstream {
 	}
 	for i := range u.Endpoints {
 		e := &u.Endpoints[i]
-		where := e.below("url")
 		endpoint, f := parseEndpoint(e.src.Dir, e.URL)
 		if f != nil {
-			r.out.add(where, "url "+f.message, f.hint)
+			r.out.add(e.below("url"), "url "+f.message, f.hint)
 		}
 		if e.Version != "" && !isToken(e.Version) {
 			r.out.add(e.below("version"), fmt.Sprintf("version must be a label such as v1, not %s", short(e.Version)), "")
@@ -43,7 +42,7 @@ func (r *resolver) upstream(name string, u *upstream) *model.Upstream {
 		endpoint.Weight, endpoint.Version = e.Weight.share, e.Version
 		for _, other := range built.Endpoints {
 			if f == nil && other.Address == endpoint.Address && other.BasePath == endpoint.BasePath {
-				r.out.warn(where, fmt.Sprintf("the upstream %s has the endpoint %s twice", name, e.URL), "use weight to give it a greater share")
+				r.out.warn(e.below("url"), fmt.Sprintf("the upstream %s has the endpoint %s twice", name, e.URL), "use weight to give it a greater share")
 				break
 			}
 		}
@@ -72,15 +71,15 @@ func (r *resolver) weights(name string, u *upstream, built *model.Upstream) {
 		percent += boolInt(e.Weight.percent)
 		divisor = gcd(divisor, e.Weight.share)
 	}
-	where := u.below("endpoints")
+	report := func(message, hint string) { r.out.add(u.below("endpoints"), message, hint) }
 	switch {
 	case len(u.Endpoints) == 0:
 	case sum == 0:
-		r.out.add(where, fmt.Sprintf("all weights of the upstream %s are 0", name), "give one endpoint a weight above 0")
+		report(fmt.Sprintf("all weights of the upstream %s are 0", name), "give one endpoint a weight above 0")
 	case percent > 0 && percent < len(u.Endpoints):
-		r.out.add(where, fmt.Sprintf("the upstream %s has weights with and without percent signs", name), "write all of them as percentages, or none")
+		report(fmt.Sprintf("the upstream %s has weights with and without percent signs", name), "write all of them as percentages, or none")
 	case percent > 0 && sum != 100_00:
-		r.out.add(where, fmt.Sprintf("the weights of the upstream %s add up to %v, not to 100%%", name, weight{sum, true}), "")
+		report(fmt.Sprintf("the weights of the upstream %s add up to %v, not to 100%%", name, weight{sum, true}), "")
 	case percent > 0:
 		for i := range built.Endpoints {
 			built.Endpoints[i].Weight /= divisor
@@ -108,16 +107,16 @@ func newUpstream(name string, u *upstream) *model.Upstream {
 
 // destination returns the upstream that a route names: one of its own where it
 // is a URL, shared by all routes with the same. nil: a problem was reported.
-func (r *resolver) destination(where place, name string) *model.Upstream {
+func (r *resolver) destination(in *route, name string) *model.Upstream {
 	use := r.upstreams[name]
 	switch {
 	case use != nil:
 		use.used = true
 		return use.built
 	case isURL(name):
-		endpoint, f := parseEndpoint(where.src.Dir, name)
+		endpoint, f := parseEndpoint(in.src.Dir, name)
 		if f != nil {
-			r.out.add(where, "upstream "+f.message, f.hint)
+			r.out.add(in.below("upstream"), "upstream "+f.message, f.hint)
 			return nil
 		}
 		var defaults upstream
@@ -134,6 +133,9 @@ func (r *resolver) destination(where place, name string) *model.Upstream {
 	if _, f := parseAddress("", name); f == nil && hint == "" {
 		hint = "write http://" + name + " for a URL"
 	}
-	r.out.add(where, fmt.Sprintf("there is no upstream %s", short(name)), hint)
+	if hint == "" {
+		hint = "define it under upstreams, or write a URL"
+	}
+	r.out.add(in.below("upstream"), fmt.Sprintf("there is no upstream %s", short(name)), hint)
 	return nil
 }

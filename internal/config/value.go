@@ -50,6 +50,10 @@ func (*Size) want() string { return "a size such as 64KiB, 10MB or a number of b
 
 func (v *Size) set(s scalar) *fault {
 	size, ok := parseSize(s.s)
+	if s.nature() == isInt {
+		number, err := s.integer()
+		size, ok = number, err == nil
+	}
 	switch {
 	case !ok:
 		return unwanted(sizeHint(s.s))
