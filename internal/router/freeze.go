@@ -31,41 +31,38 @@ func (b *builder) freeze() *Router {
 	}
 	r.routes, r.plans = b.list()
 	f := &freezer{Router: r, builder: b, shaped: map[string]uint32{}}
-	f.table("", b.any)
-	for _, host := range slices.Sorted(maps.Keys(b.exact)) {
-		f.table(host, b.exact[host])
-	}
-	for _, suffix := range slices.Sorted(maps.Keys(b.wild)) {
-		f.table(suffix, b.wild[suffix])
+	f.table(b.any)
+	f.index(&r.exact, b.exact)
+	f.index(&r.wild, b.wild)
+	for suffix, site := range b.wild {
 		r.wildLengths.add(len(suffix))
-		r.wildBest = min(r.wildBest, b.wild[suffix].best)
+		r.wildBest = min(r.wildBest, site.best)
 	}
 	r.text = f.writer.String()
-	r.exact.name(r, 1, 1+len(b.exact))
-	r.wild.name(r, 1+len(b.exact), len(r.tables))
 	return r
 }
 
-// name makes an index of the tables of a range, if there are any.
-func (x *index) name(r *Router, from, to int) {
-	if from == to {
+// index lays out sites and indexes them by name.
+func (f *freezer) index(x *index, sites map[string]*site) {
+	if len(sites) == 0 {
 		return
 	}
-	x.fork = x.grow(to - from)
-	for i := from; i < to; i++ {
-		x.put(x.fork, r.part(r.tables[i].name), uint32(i))
+	x.fork = x.grow(len(sites))
+	for _, name := range slices.Sorted(maps.Keys(sites)) {
+		from := f.at()
+		f.writer.WriteString(name)
+		x.put(x.fork, name, span{from, f.at()}, f.table(sites[name]))
 	}
 }
 
-func (f *freezer) table(name string, s *site) {
-	from := f.at()
-	f.writer.WriteString(name)
-	t := table{name: span{from, f.at()}, best: s.best}
+func (f *freezer) table(s *site) uint32 {
+	t := table{best: s.best}
 	if s.root != nil {
 		t.root = f.node(s.root, f.at())
 	}
 	t.loose, t.stop = f.list(s.loose)
 	f.tables = append(f.tables, t)
+	return uint32(len(f.tables) - 1)
 }
 
 // node lays out a branch and all behind it, and returns its place. Its text
@@ -90,7 +87,8 @@ func (f *freezer) node(br *branch, from uint32) uint32 {
 	} else {
 		kids := f.forks.grow(len(br.kids))
 		for _, kid := range br.kids {
-			f.forks.put(kids, kid.text, f.literal(kid))
+			at := f.literal(kid)
+			f.forks.put(kids, kid.text, f.nodes[at].text, at)
 		}
 		n.kids, n.forked = [2]uint32{kids.from, kids.mask}, true
 	}

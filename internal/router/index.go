@@ -1,8 +1,6 @@
 package router
 
-import (
-	"hash/maphash"
-)
+import "hash/maphash"
 
 // index finds nodes and tables by text: open addressing in one array, so that
 // a look-up touches one line of it.
@@ -12,31 +10,24 @@ type index struct {
 	fork  fork // of the whole, where it is one table
 }
 
-// cell is empty where at is 0.
+// cell is empty where at is 0. It says where the text is, so that the
+// processor fetches that and what is at the place at once.
 type cell struct {
-	tag uint32 // of the hash, to compare few texts
-	at  uint32
+	tag  uint32 // of the hash, to compare few texts
+	at   uint32
+	text span
 }
 
 // fork is a table within an index: where it begins and how many cells it has
 // less one; the number is a power of two.
 type fork struct{ from, mask uint32 }
 
-func (f fork) used() bool    { return f.mask != 0 }
-func (x *index) used() bool  { return x.fork.used() }
-func (l *lengths) add(n int) { n = min(n, 255); l[n/64] |= 1 << (n % 64) }
-func (l *lengths) has(n int) bool {
-	n = min(n, 255)
-	return l[n/64]&(1<<(n%64)) != 0
-}
+func (f fork) used() bool { return f.mask != 0 }
 
-// lengths is a set of small numbers; 255 stands for all that are greater.
-type lengths [4]uint64
-
-// grow adds a table for a number of texts, at most half full.
+// grow adds a table for a number of texts, at most three quarters full.
 func (x *index) grow(count int) fork {
 	size := 4
-	for size < 2*count {
+	for 3*size < 4*count {
 		size *= 2
 	}
 	f := fork{from: uint32(len(x.cells)), mask: uint32(size - 1)}
@@ -44,37 +35,57 @@ func (x *index) grow(count int) fork {
 	return f
 }
 
-func (x *index) put(f fork, text string, at uint32) {
-	hash := maphash.String(x.seed, text)
+// put adds what is found by a key, and its text.
+func (x *index) put(f fork, key string, text span, at uint32) {
+	hash := maphash.String(x.seed, key)
 	i := uint32(hash) & f.mask
 	for x.cells[f.from+i].at != 0 {
 		i = (i + 1) & f.mask
 	}
-	x.cells[f.from+i] = cell{tag: uint32(hash >> 32), at: at}
+	x.cells[f.from+i] = cell{tag: uint32(hash >> 32), at: at, text: text}
 }
 
-// kid returns the child whose whole text rest begins with, or 0.
-func (x *index) kid(r *Router, f fork, rest string) uint32 {
-	hash := maphash.String(x.seed, rest[1:segmentEnd(rest)])
-	cells := x.cells[f.from : f.from+f.mask+1]
-	for i := uint32(hash) & f.mask; cells[i].at != 0; i = (i + 1) & f.mask {
-		if cells[i].tag == uint32(hash>>32) && leads(r.part(r.nodes[cells[i].at].text), rest) {
-			return cells[i].at
+// kid returns the child whose segments a path begins with, and how long they
+// are, or 0. Its key is its first segment.
+func (x *index) kid(text string, f fork, path string) (at uint32, length int) {
+	hash := maphash.String(x.seed, path[1:segmentEnd(path)])
+	tag := uint32(hash >> 32)
+	cells := x.cells[f.from:][:f.mask+1]
+	for i := uint32(hash) & f.mask; ; i = (i + 1) & f.mask {
+		c := &cells[i]
+		if c.at == 0 {
+			return 0, 0
+		}
+		if segments := text[c.text.from:c.text.to]; c.tag == tag && leads(segments, path) {
+			return c.at, len(segments)
 		}
 	}
-	return 0
 }
 
 // table returns the table with a name, or 0.
-func (x *index) table(r *Router, name string) uint32 {
-	if !x.used() {
+func (x *index) table(text, name string) uint32 {
+	if !x.fork.used() {
 		return 0
 	}
 	hash := maphash.String(x.seed, name)
-	for i := uint32(hash) & x.fork.mask; x.cells[i].at != 0; i = (i + 1) & x.fork.mask {
-		if x.cells[i].tag == uint32(hash>>32) && r.part(r.tables[x.cells[i].at].name) == name {
-			return x.cells[i].at
+	tag := uint32(hash >> 32)
+	for i := uint32(hash) & x.fork.mask; ; i = (i + 1) & x.fork.mask {
+		c := &x.cells[i]
+		if c.at == 0 || c.tag == tag && text[c.text.from:c.text.to] == name {
+			return c.at
 		}
 	}
-	return 0
+}
+
+// lengths is a set of small numbers; 255 stands for all that are greater.
+type lengths [4]uint64
+
+func (l *lengths) add(n int) {
+	n = min(n, 255)
+	l[n/64] |= 1 << (n % 64)
+}
+
+func (l *lengths) has(n int) bool {
+	n = min(n, 255)
+	return l[n/64]&(1<<(n%64)) != 0
 }

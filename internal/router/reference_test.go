@@ -208,6 +208,7 @@ func refPath(path *model.Path, q *refRequest) ([]model.Param, bool) {
 		return nil, q.Path == path.Text || strings.HasPrefix(q.Path, path.Text+"/")
 	case model.RegexPath:
 		return nil, path.Regex.MatchString(q.Path)
+	case model.PatternPath, model.AnyPath:
 	}
 	var params []model.Param
 	left := q.segments

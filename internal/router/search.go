@@ -33,8 +33,6 @@ type node struct {
 // span is a part of the router's text.
 type span struct{ from, to uint32 }
 
-func (r *Router) part(s span) string { return r.text[s.from:s.to] }
-
 // entry is a route with one of its hosts.
 type entry struct {
 	rank    uint32 // place in the order of all entries
@@ -46,7 +44,6 @@ type entry struct {
 
 // table holds the entries of one host.
 type table struct {
-	name span   // the host, or the suffix with its dot
 	root uint32 // of the path tree; 0: there is none
 	best uint32 // rank of the first entry
 	// Bounds in entries of those with a regex or without a path condition.
@@ -80,9 +77,9 @@ func rooted(path string) bool { return path != "" && path[0] == '/' }
 // run looks through the tables of all hosts that fit.
 func (s *search) run() {
 	r := s.router
-	if r.exact.used() || r.wild.used() {
+	if r.exact.fork.used() || r.wild.fork.used() {
 		host := canonical.Host(s.request.Host)
-		if at := r.exact.table(r, host); at != 0 {
+		if at := r.exact.table(r.text, host); at != 0 {
 			s.look(&r.tables[at])
 		}
 		if r.wildBest < s.best {
@@ -99,7 +96,7 @@ func (s *search) wildcards(host string) {
 		if host[i] != '.' || !r.wildLengths.has(len(host)-i) {
 			continue
 		}
-		if at := r.wild.table(r, host[i:]); at != 0 {
+		if at := r.wild.table(r.text, host[i:]); at != 0 {
 			s.look(&r.tables[at])
 		}
 	}
@@ -132,8 +129,8 @@ func (s *search) walk(at uint32, rest string) {
 		return
 	}
 	if n.forked {
-		if kid := s.router.forks.kid(s.router, fork{n.kids[0], n.kids[1]}, rest); kid != 0 {
-			s.enter(kid, rest)
+		if kid, length := s.router.forks.kid(s.router.text, fork{n.kids[0], n.kids[1]}, rest); kid != 0 && s.router.nodes[kid].best < s.best {
+			s.walk(kid, rest[length:])
 		}
 	} else if n.kids[0] != 0 && !s.enter(n.kids[0], rest) && n.kids[1] != 0 {
 		s.enter(n.kids[1], rest)
@@ -163,7 +160,7 @@ func (s *search) offer(n *node, from, to uint32) {
 // enter walks a literal child if rest fits it, and tells whether it does.
 func (s *search) enter(kid uint32, rest string) bool {
 	n := &s.router.nodes[kid]
-	text := s.router.part(n.text)
+	text := s.router.text[n.text.from:n.text.to]
 	if !leads(text, rest) {
 		return false
 	}
