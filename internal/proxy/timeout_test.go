@@ -1,0 +1,258 @@
+package proxy_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"sluice/internal/message"
+	"sluice/internal/model"
+	"sluice/internal/pipeline"
+)
+
+// fake is a transport whose endpoint lives by a clock: it reads the request's
+// body, waits for the head, and gives a response whose bytes wait as well.
+type fake struct {
+	head    time.Duration // after the body's end; negative: before the body is read
+	inform  time.Duration // between informational responses until then; 0: none
+	kind    string        // Content-Type
+	pauses  []time.Duration
+	upgrade bool
+}
+
+func (f *fake) RoundTrip(ctx context.Context, request *message.Request, inform func(int, message.Fields)) (*message.Response, error) {
+	if request.Body != nil {
+		defer request.Body.Close()
+		if f.head >= 0 {
+			read := make(chan error, 1)
+			go func() { _, err := io.Copy(io.Discard, request.Body); read <- err }()
+			select {
+			case err := <-read:
+				if err != nil {
+					return nil, err
+				}
+			case <-ctx.Done():
+				return nil, fmt.Errorf("ended: %w", context.Cause(ctx))
+			}
+		}
+	}
+	for left := f.head; left > 0; {
+		pause := left
+		if f.inform > 0 {
+			pause = min(pause, f.inform)
+		}
+		if err := wait(ctx, pause); err != nil {
+			return nil, err
+		}
+		if left -= pause; left > 0 {
+			inform(103, nil)
+		}
+	}
+	response := &message.Response{Status: 200, Length: message.Unknown}
+	response.Fields.Add("Content-Type", f.kind)
+	stream := &paced{ctx: ctx, pauses: f.pauses}
+	if f.upgrade {
+		response.Status, response.Tunnel = 101, stream
+		response.Fields.Add("Connection", "Upgrade")
+		response.Fields.Add("Upgrade", "websocket")
+	} else {
+		response.Body = stream
+	}
+	return response, nil
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("ended: %w", context.Cause(ctx))
+	}
+}
+
+// paced gives a byte after each pause.
+type paced struct {
+	ctx    context.Context
+	pauses []time.Duration
+}
+
+func (p *paced) Read(b []byte) (int, error) {
+	if len(p.pauses) == 0 {
+		return 0, io.EOF
+	}
+	if err := wait(p.ctx, p.pauses[0]); err != nil {
+		return 0, err
+	}
+	p.pauses = p.pauses[1:]
+	b[0] = '.'
+	return 1, nil
+}
+
+func (p *paced) Write(b []byte) (int, error) { return len(b), p.ctx.Err() }
+func (p *paced) CloseWrite() error           { return nil }
+func (p *paced) Close() error                { return nil }
+
+// drip is a body that gives a byte after each pause.
+func drip(ctx context.Context, pauses ...time.Duration) io.Reader {
+	return &paced{ctx: ctx, pauses: pauses}
+}
+
+func seconds(n ...int) (pauses []time.Duration) {
+	for _, one := range n {
+		pauses = append(pauses, time.Duration(one)*time.Second)
+	}
+	return pauses
+}
+
+func TestTimeouts(t *testing.T) {
+	const s = time.Second
+	for name, test := range map[string]struct {
+		limits    model.RouteTimeouts
+		body      []time.Duration // of the request; nil: none
+		length    int64
+		began     time.Duration // how long ago the exchange began
+		transport fake
+		after     time.Duration // when it is over
+		early     bool          // it ends before the head
+		cause     string        // of the time-out; "" for none
+	}{
+		"response, no body":            {limits: model.RouteTimeouts{Response: 5 * s}, transport: fake{head: 6 * s}, after: 5 * s, early: true, cause: "timeout of 5s"},
+		"response, in time":            {limits: model.RouteTimeouts{Response: 5 * s}, transport: fake{head: 4 * s, pauses: seconds(9)}, after: 13 * s},
+		"response, from the end":       {limits: model.RouteTimeouts{Response: 5 * s}, body: seconds(4, 4), length: message.Unknown, transport: fake{head: 6 * s}, after: 13 * s, early: true, cause: "timeout of 5s"},
+		"response, from a known end":   {limits: model.RouteTimeouts{Response: 5 * s}, body: seconds(4, 4), length: 2, transport: fake{head: 6 * s}, after: 13 * s, early: true, cause: "timeout of 5s"},
+		"response, of an empty body":   {limits: model.RouteTimeouts{Response: 5 * s}, body: seconds(), length: 0, transport: fake{head: 6 * s}, after: 5 * s, early: true, cause: "timeout of 5s"},
+		"response, answered before":    {limits: model.RouteTimeouts{Response: 5 * s}, body: seconds(100), length: message.Unknown, transport: fake{head: -1, pauses: seconds(50)}, after: 50 * s},
+		"response, despite 103":        {limits: model.RouteTimeouts{Response: 5 * s}, transport: fake{head: 9 * s, inform: 1 * s}, after: 5 * s, early: true, cause: "timeout of 5s"},
+		"idle before the head":         {limits: model.RouteTimeouts{Idle: 5 * s}, transport: fake{head: 6 * s}, after: 5 * s, early: true, cause: "idle_timeout of 5s"},
+		"idle, kept off by 103":        {limits: model.RouteTimeouts{Idle: 5 * s}, transport: fake{head: 16 * s, inform: 4 * s, pauses: seconds(1)}, after: 17 * s},
+		"idle in the request":          {limits: model.RouteTimeouts{Idle: 5 * s}, body: seconds(4, 4, 6), length: message.Unknown, transport: fake{}, after: 13 * s, early: true, cause: "idle_timeout of 5s"},
+		"idle, kept off by a request":  {limits: model.RouteTimeouts{Idle: 5 * s}, body: seconds(4, 4, 4, 4), length: message.Unknown, transport: fake{head: 4 * s, pauses: seconds(4)}, after: 24 * s},
+		"idle in the response":         {limits: model.RouteTimeouts{Idle: 5 * s}, transport: fake{pauses: seconds(4, 4, 6)}, after: 13 * s, cause: "idle_timeout of 5s"},
+		"idle, kept off by a response": {limits: model.RouteTimeouts{Idle: 5 * s}, transport: fake{pauses: seconds(4, 4, 4, 4)}, after: 16 * s},
+		"a stream is silent longer":    {limits: model.RouteTimeouts{Idle: 5 * s, IdleStream: 20 * s}, transport: fake{kind: "text/event-stream; charset=utf-8", pauses: seconds(19, 19, 21)}, after: 58 * s, cause: "idle_timeout of 20s"},
+		"of gRPC as well":              {limits: model.RouteTimeouts{Idle: 5 * s, IdleStream: 20 * s}, transport: fake{kind: "Application/gRPC+proto", pauses: seconds(19)}, after: 19 * s},
+		"a stream for ever":            {limits: model.RouteTimeouts{Idle: 5 * s}, transport: fake{kind: "text/event-stream", pauses: seconds(10000)}, after: 10000 * s},
+		"a stream's head is in Idle":   {limits: model.RouteTimeouts{Idle: 5 * s, IdleStream: 20 * s}, transport: fake{head: 6 * s, kind: "text/event-stream"}, after: 5 * s, early: true, cause: "idle_timeout of 5s"},
+		"total before the head":        {limits: model.RouteTimeouts{Total: 5 * s}, transport: fake{head: 6 * s}, after: 5 * s, early: true, cause: "total_timeout of 5s"},
+		"total in the response":        {limits: model.RouteTimeouts{Total: 5 * s, Idle: 3 * s}, transport: fake{pauses: seconds(2, 2, 2)}, after: 5 * s, cause: "total_timeout of 5s"},
+		"total, of the whole exchange": {limits: model.RouteTimeouts{Total: 5 * s}, began: 2 * s, transport: fake{head: 6 * s}, after: 3 * s, early: true, cause: "total_timeout of 5s"},
+		"none":                         {transport: fake{head: 1000 * s, pauses: seconds(1000)}, after: 2000 * s},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := forward(t, &model.Route{Timeouts: test.limits}, &test.transport, model.Endpoint{URL: "http://e", Weight: 1})
+				request := get("/")
+				ctx, cancel := context.WithCancel(t.Context())
+				if test.body != nil {
+					request = post(drip(ctx, test.body...), test.length)
+				}
+				start := time.Now()
+				x := exchange(ctx, request)
+				x.Inform = func(int, message.Fields) {}
+				x.Start = start.Add(-test.began)
+				err := g.Serve(x)
+				if early := err != nil; early != test.early {
+					t.Fatalf("Serve: %v", err)
+				}
+				if err == nil {
+					_, err = io.Copy(io.Discard, x.Response.Body)
+					x.Response.Close()
+				}
+				if took := time.Since(start); took != test.after {
+					t.Errorf("it took %v, want %v", took, test.after)
+				}
+				failures := int64(0)
+				if test.cause == "" {
+					if err != nil {
+						t.Errorf("got %v", err)
+					}
+				} else {
+					failures = 1
+					wantError(t, err, pipeline.UpstreamTimeout, 504)
+					if !strings.HasSuffix(err.Error(), test.cause) {
+						t.Errorf("got %v, want %s", err, test.cause)
+					}
+				}
+				g.quiet(failures)
+				cancel()
+			})
+		})
+	}
+}
+
+func TestIdleTunnel(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := forward(t, &model.Route{Timeouts: model.RouteTimeouts{Response: time.Second, Idle: 5 * time.Second, IdleStream: 20 * time.Second}},
+			&fake{upgrade: true, pauses: seconds(19, 1000)}, model.Endpoint{URL: "http://e", Weight: 1})
+		x := exchange(t.Context(), get("/", "Connection: Upgrade", "Upgrade: websocket"))
+		start := time.Now()
+		if err := g.Serve(x); err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			time.Sleep(30 * time.Second)
+			_, _ = x.Response.Tunnel.Write([]byte("x")) // writing counts as well
+		}()
+		_, err := io.Copy(io.Discard, x.Response.Tunnel)
+		wantError(t, err, pipeline.UpstreamTimeout, 504)
+		if took := time.Since(start); took != 50*time.Second {
+			t.Errorf("it took %v, want 50s", took)
+		}
+		x.Response.Close()
+		g.quiet(1)
+	})
+}
+
+// The endpoint may answer, and the exchange end, before the request's end comes.
+func TestRequestThatEndsLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var sending io.Reader
+		spy := &spying{Transport: &fake{head: -1}, body: &sending}
+		limits := model.RouteTimeouts{Response: time.Second, Idle: time.Second, Total: 10 * time.Second}
+		g := forward(t, &model.Route{Timeouts: limits}, spy, model.Endpoint{URL: "http://e", Weight: 1})
+		if text := g.pass(exchange(t.Context(), post(drip(t.Context(), seconds(2)...), message.Unknown))); text != "" {
+			t.Errorf("got %q", text)
+		}
+		if text, err := io.ReadAll(sending); string(text) != "." || err != nil {
+			t.Errorf("got %q, %v", text, err)
+		}
+		g.quiet(0)
+	})
+}
+
+// spying shows the body that the transport is given.
+type spying struct {
+	pipeline.Transport
+	body *io.Reader
+}
+
+func (s *spying) RoundTrip(ctx context.Context, request *message.Request, inform func(int, message.Fields)) (*message.Response, error) {
+	*s.body = request.Body
+	return s.Transport.RoundTrip(ctx, request, inform)
+}
+
+// Over a real socket, as the clock there is the system's.
+func TestSilentEndpoint(t *testing.T) {
+	gone := make(chan struct{})
+	endpoint := scripted(t, func(p *peer) {
+		_, _ = io.Copy(io.Discard, p)
+		close(gone)
+	})
+	g := forward(t, &model.Route{Timeouts: model.RouteTimeouts{Response: 20 * time.Millisecond}}, nil, endpoint)
+	g.fail(exchange(t.Context(), get("/")), pipeline.UpstreamTimeout, 504)
+	within(t, "the end of the connection", gone)
+	g.quiet(1)
+}
+
+func TestSilentClientAndSilentEndpoint(t *testing.T) {
+	endpoint := scripted(t, func(p *peer) { _, _ = io.Copy(io.Discard, p) })
+	body, client := io.Pipe()
+	defer client.Close()
+	g := forward(t, &model.Route{Timeouts: model.RouteTimeouts{Idle: 20 * time.Millisecond}}, nil, endpoint)
+	g.fail(exchange(t.Context(), post(body, message.Unknown)), pipeline.UpstreamTimeout, 504)
+	g.quiet(1)
+}
