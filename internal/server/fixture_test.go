@@ -229,18 +229,26 @@ func (c *client) closeWrite() {
 	}
 }
 
+// head is the head of a response, with its body to be read.
+type head struct {
+	StatusCode int
+	Header     http.Header
+	Close      bool // it says that the connection closes
+	Body       io.Reader
+}
+
 // head reads the head of a response to a request with a method.
-func (c *client) head(method string) *http.Response {
+func (c *client) head(method string) head {
 	c.Helper()
-	response, err := http.ReadResponse(c.r, &http.Request{Method: method})
+	r, err := http.ReadResponse(c.r, &http.Request{Method: method})
 	if err != nil {
 		c.Fatalf("reading a response: %v", err)
 	}
-	return response
+	return head{r.StatusCode, r.Header, r.Close, r.Body}
 }
 
 // answer reads a whole response and returns its body, too.
-func (c *client) answer(method string) (*http.Response, string) {
+func (c *client) answer(method string) (head, string) {
 	c.Helper()
 	response := c.head(method)
 	body, err := io.ReadAll(response.Body)
