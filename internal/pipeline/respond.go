@@ -37,9 +37,10 @@ func Fail(x *Exchange, err error) {
 		Body:   io.NopCloser(bytes.NewReader(body)),
 		Length: int64(len(body)),
 	}
-	for _, field := range e.Fields {
-		response.Fields.Set(field.Name, field.Value)
+	for _, field := range e.Fields { // they replace the document's own, and may repeat
+		response.Fields.Delete(field.Name)
 	}
+	response.Fields = append(response.Fields, e.Fields...)
 	if e.Close {
 		response.Fields.Put(message.Connection, "close")
 	}
