@@ -57,8 +57,15 @@ func New(gateway Gateway, log *slog.Logger) *API {
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("Cache-Control", "no-store")
-	settings := a.settings()
-	area := areaOf(r.URL.Path)
+	settings, area := a.settings(), areaOf(r.URL.Path)
+	switch {
+	case settings != nil:
+	case area == "health" || area == "ready":
+		settings = &model.Admin{Public: []string{"health", "ready"}}
+	default: // who may ask is not known yet
+		problem(w, http.StatusServiceUnavailable, "not_ready", "No snapshot serves yet.")
+		return
+	}
 	if area != "health" && area != "ready" && !answersTo(r, settings) {
 		problem(w, http.StatusMisdirectedRequest, "misdirected", "The admin API does not answer to this host name; admin.hosts lists those it does.")
 		return
@@ -102,13 +109,12 @@ func (p *statusProbe) Header() http.Header         { return p.header }
 func (p *statusProbe) WriteHeader(status int)      { p.status = status }
 func (p *statusProbe) Write(b []byte) (int, error) { return len(b), nil }
 
-// settings are the serving snapshot's; before the first nothing but health and
-// readiness can be asked.
+// settings are the serving snapshot's, nil before the first.
 func (a *API) settings() *model.Admin {
 	if s := a.gateway.Current(); s != nil {
 		return &s.Gateway.Admin
 	}
-	return &model.Admin{Public: []string{"health", "ready"}}
+	return nil
 }
 
 // areaOf is the word by which admin.public names a path.

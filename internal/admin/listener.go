@@ -3,15 +3,15 @@ package admin
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"os"
-	"strings"
+	"sync"
 	"time"
 
 	"sluice/internal/lease"
+	"sluice/internal/server"
 )
 
 // Listener is the address on which the API answers. It is held on lease by its
@@ -21,7 +21,10 @@ type Listener struct {
 	listen  func(network, address string) (net.Listener, error)
 	log     *slog.Logger
 	server  *http.Server
-	socket  net.Listener
+
+	mu     sync.Mutex
+	socket *server.Socket
+	handed bool // another process has the socket too
 }
 
 // Acquire returns the listener of an address: host:port or unix:PATH.
@@ -39,17 +42,15 @@ func Acquire(set *lease.Set, address string, api *API, listen func(network, addr
 
 // Start binds the address and answers from then on.
 func (l *Listener) Start() error {
-	network, address := "tcp", l.address
-	if path, ok := strings.CutPrefix(address, "unix:"); ok {
-		network, address = "unix", path
-	}
-	socket, err := l.listen(network, address)
+	socket, err := server.Bind(l.address, l.listen)
 	if err != nil {
-		return fmt.Errorf("cannot listen on %s: %w", l.address, err)
+		return err
 	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.socket = socket
 	go func() {
-		if err := l.server.Serve(socket); !errors.Is(err, http.ErrServerClosed) {
+		if err := l.server.Serve(socket.Listener()); !errors.Is(err, http.ErrServerClosed) {
 			l.log.Error("the admin API stopped", "address", l.address, "error", err)
 		}
 	}()
@@ -58,6 +59,11 @@ func (l *Listener) Start() error {
 
 // Release lets answers under way finish and closes the socket, without waiting.
 func (l *Listener) Release() {
+	l.mu.Lock()
+	if !l.handed {
+		l.socket.Remove()
+	}
+	l.mu.Unlock()
 	go func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
@@ -68,13 +74,18 @@ func (l *Listener) Release() {
 }
 
 // Addr is the bound address, after Start.
-func (l *Listener) Addr() net.Addr { return l.socket.Addr() }
+func (l *Listener) Addr() net.Addr {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.socket.Listener().Addr()
+}
 
-// File duplicates the socket for a new binary.
+// File duplicates the socket for a new binary; the caller closes it. From then
+// on the file of a Unix socket stays when this listener ends.
 func (l *Listener) File() (*os.File, error) {
-	socket, ok := l.socket.(interface{ File() (*os.File, error) })
-	if !ok {
-		return nil, fmt.Errorf("the socket of %s cannot be handed over", l.address)
-	}
-	return socket.File()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	file, err := l.socket.Duplicate()
+	l.handed = l.handed || err == nil
+	return file, err
 }

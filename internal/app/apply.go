@@ -38,6 +38,9 @@ func (g *Gateway) apply(update provider.Update) []model.Problem {
 	g.problems = problems
 	if compiled == nil {
 		g.metrics.ConfigRefused()
+		if g.current.Load() == nil {
+			return problems // Run returns them, and its caller tells
+		}
 	}
 	for _, p := range problems {
 		if p.Warning {

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Variables that tell a new binary what it inherits.
@@ -27,17 +29,18 @@ const firstInherited = 3
 const takeOverTimeout = time.Minute
 
 // Sockets are listening sockets that a process before handed over, by what they
-// were bound to. The zero value has none.
+// were bound to: several where the system chose their ports. The zero value has
+// none.
 type Sockets struct {
 	Pseudonym string // of the process group; empty: a new group
-	inherited map[string]*os.File
+	inherited map[string][]*os.File
 	ready     *os.File
 }
 
 // Inherit takes what a process before handed to this one by its environment,
 // and removes that from the environment.
 func Inherit() (*Sockets, error) {
-	s := &Sockets{Pseudonym: os.Getenv(pseudonymVariable), inherited: map[string]*os.File{}}
+	s := &Sockets{Pseudonym: os.Getenv(pseudonymVariable), inherited: map[string][]*os.File{}}
 	names, ready := os.Getenv(socketsVariable), os.Getenv(readyVariable)
 	for _, variable := range []string{socketsVariable, readyVariable, pseudonymVariable} {
 		if err := os.Unsetenv(variable); err != nil {
@@ -53,7 +56,7 @@ func Inherit() (*Sockets, error) {
 	}
 	s.ready = os.NewFile(uintptr(descriptor), "ready")
 	for i, name := range strings.Split(names, "\n") {
-		s.inherited[name] = os.NewFile(uintptr(firstInherited+i), name)
+		s.inherited[name] = append(s.inherited[name], os.NewFile(uintptr(firstInherited+i), name))
 	}
 	return s, nil
 }
@@ -61,10 +64,10 @@ func Inherit() (*Sockets, error) {
 // Listen returns the inherited socket of an address, or binds a new one.
 func (s *Sockets) Listen(network, address string) (net.Listener, error) {
 	key := network + "|" + address
-	if inherited, ok := s.inherited[key]; ok {
-		delete(s.inherited, key)
-		listener, err := net.FileListener(inherited)
-		return listener, errors.Join(err, inherited.Close())
+	if files := s.inherited[key]; len(files) > 0 {
+		s.inherited[key] = files[1:]
+		listener, err := net.FileListener(files[0])
+		return listener, errors.Join(err, files[0].Close())
 	}
 	return (&net.ListenConfig{}).Listen(context.Background(), network, address)
 }
@@ -72,10 +75,12 @@ func (s *Sockets) Listen(network, address string) (net.Listener, error) {
 // Done says that this process serves: the one before may stop. Sockets that no
 // listener has asked for are closed.
 func (s *Sockets) Done() {
-	for key, socket := range s.inherited {
-		_ = socket.Close() // of a listener that the configuration no longer has
-		delete(s.inherited, key)
+	for _, files := range s.inherited {
+		for _, socket := range files {
+			_ = socket.Close() // of a listener that the configuration no longer has
+		}
 	}
+	s.inherited = nil
 	if s.ready != nil {
 		_, _ = s.ready.Write([]byte{1}) // the process before has ended already
 		_ = s.ready.Close()
@@ -142,14 +147,20 @@ func (g *Gateway) HandOver(ctx context.Context) error {
 	return errors.Join(err, command.Process.Kill(), <-exited)
 }
 
-// socketFiles duplicates the sockets of the serving snapshot.
+// socketFiles duplicates the sockets of the serving snapshot, in the order in
+// which a new process asks for them.
 func (g *Gateway) socketFiles() (names []string, files []*os.File, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	s := g.current.Load()
 	if s == nil {
 		return nil, nil, errors.New("nothing serves yet")
 	}
 	add := func(address string, file func() (*os.File, error)) {
 		f, failed := file()
+		if failed == nil {
+			f, failed = inheritable(f)
+		}
 		if failed != nil {
 			err = errors.Join(err, fmt.Errorf("the socket of %s: %w", address, failed))
 			return
@@ -163,8 +174,26 @@ func (g *Gateway) socketFiles() (names []string, files []*os.File, err error) {
 	for i, m := range s.Gateway.Listeners {
 		add(m.Address, s.Listeners[i].File)
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
 	add(s.Gateway.Admin.Address, g.admin.File)
 	return names, files, err
+}
+
+// inheritable returns the same descriptor as a file that a child can be given.
+// os/exec would make that of a duplicated socket blocking, and with it the
+// socket of this process, whose accept could then not be ended.
+func inheritable(socket *os.File) (*os.File, error) {
+	defer func() { _ = socket.Close() }() // it is a duplicate
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var copied int
+	var failed error
+	if err := raw.Control(func(fd uintptr) { copied, failed = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0) }); err != nil {
+		return nil, err
+	}
+	if failed != nil {
+		return nil, failed
+	}
+	return os.NewFile(uintptr(copied), socket.Name()), nil
 }
