@@ -6,15 +6,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
-	"io"
 	"log/slog"
 	"net"
-	"net/http"
-	"os"
 	"path/filepath"
-	"regexp"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -30,6 +24,7 @@ const Patience = 30 * time.Second
 // Gateway is a gateway that runs until its test ends.
 type Gateway struct {
 	*app.Gateway
+	admin
 	t      testing.TB
 	file   string
 	access buffer
@@ -43,8 +38,16 @@ type Gateway struct {
 // configuration is refused.
 func Start(t testing.TB, config string) *Gateway {
 	t.Helper()
-	g := &Gateway{t: t, file: filepath.Join(t.TempDir(), "sluice.yaml"), done: make(chan error, 1)}
-	g.Write(config)
+	file := filepath.Join(t.TempDir(), "sluice.yaml")
+	replace(t, file, config)
+	return StartFile(t, file)
+}
+
+// StartFile is Start on a configuration that lies in a file already.
+func StartFile(t testing.TB, path string) *Gateway {
+	t.Helper()
+	g := &Gateway{t: t, file: path, done: make(chan error, 1)}
+	g.admin = newAdmin(t, func() net.Addr { return g.AdminAddr() })
 	log := slog.New(slog.NewTextHandler(&g.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	g.Gateway = app.New(app.Options{Source: file.New(g.file, file.Options{Logger: log}), Log: log, Stdout: &g.access, Stderr: &g.access})
 	ctx, stop := context.WithCancel(context.Background())
@@ -81,13 +84,7 @@ func (g *Gateway) Stop() error {
 // Write replaces the configuration file, and does not wait for the reload.
 func (g *Gateway) Write(config string) {
 	g.t.Helper()
-	fresh := g.file + ".new"
-	if err := os.WriteFile(fresh, []byte(config), 0o600); err != nil {
-		g.t.Fatal(err)
-	}
-	if err := os.Rename(fresh, g.file); err != nil {
-		g.t.Fatal(err)
-	}
+	replace(g.t, g.file, config)
 }
 
 // Load replaces the configuration and waits until it serves.
@@ -103,46 +100,6 @@ func (g *Gateway) URL(listener string) string { return "http://" + g.Addr(listen
 
 // AdminURL is the base URL of the admin API.
 func (g *Gateway) AdminURL() string { return "http://" + g.AdminAddr().String() }
-
-// Admin decodes the JSON at a path of the admin API.
-func (g *Gateway) Admin(path string, into any) {
-	g.t.Helper()
-	response, err := http.Get(g.AdminURL() + path) //nolint:noctx // a test
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	defer response.Body.Close()
-	if err := json.NewDecoder(response.Body).Decode(into); err != nil {
-		g.t.Fatalf("%s: status %d: %v", path, response.StatusCode, err)
-	}
-}
-
-// Metric is the sum of the samples of a name whose labels include these, given
-// as name, value, name, value.
-func (g *Gateway) Metric(name string, labels ...string) float64 {
-	g.t.Helper()
-	response, err := http.Get(g.AdminURL() + "/metrics") //nolint:noctx // a test
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	sample := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(name) + `(?:\{(.*)\})? (\S+)$`)
-	total := 0.0
-	for _, match := range sample.FindAllStringSubmatch(string(text), -1) {
-		all := true
-		for i := 0; i < len(labels); i += 2 {
-			all = all && strings.Contains(","+match[1]+",", fmt.Sprintf(",%s=%q,", labels[i], labels[i+1]))
-		}
-		if value, err := strconv.ParseFloat(match[2], 64); all && err == nil {
-			total += value
-		}
-	}
-	return total
-}
 
 // LogLine waits for the access log line of a request id, in JSON.
 func (g *Gateway) LogLine(id string) map[string]any {
