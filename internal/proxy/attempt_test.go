@@ -165,13 +165,13 @@ func TestClientGoneCancelsTheUpstream(t *testing.T) {
 func TestClientFaultsComeOutAsThemselves(t *testing.T) {
 	endpoint := scripted(t, func(p *peer) { _, _ = io.Copy(io.Discard, p) })
 	g := forward(t, &model.Route{}, nil, endpoint)
-	for word, status := range map[pipeline.Word]int{pipeline.BodyTooLarge: 413, pipeline.RequestTimeout: 408, pipeline.BadRequest: 400} {
+	for _, word := range []pipeline.Word{pipeline.BodyTooLarge, pipeline.RequestTimeout, pipeline.BadRequest} {
 		body, client := io.Pipe()
 		go func() {
 			_, _ = client.Write([]byte("some"))
 			client.CloseWithError(pipeline.NewError(word, nil))
 		}()
-		g.fail(exchange(t.Context(), post(body, message.Unknown)), word, status)
+		g.fail(exchange(t.Context(), post(body, message.Unknown)), word, pipeline.NewError(word, nil).Status)
 	}
 	body, client := io.Pipe()
 	client.CloseWithError(pipeline.ErrClientGone)
