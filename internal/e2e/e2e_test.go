@@ -41,8 +41,8 @@ func buildInto(pkg string) (string, error) {
 	return gatewaytest.Build(dir, pkg)
 }
 
-// binary returns the path of a program, or fails the test.
-func binary(t *testing.T, build func() (string, error)) string {
+// built returns the path of a program, or fails the test.
+func built(t *testing.T, build func() (string, error)) string {
 	t.Helper()
 	path, err := build()
 	if err != nil {

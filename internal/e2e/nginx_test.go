@@ -1,0 +1,267 @@
+package e2e
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"sluice/internal/gatewaytest"
+)
+
+const (
+	largeBytes   = 1 << 30
+	mostOverIdle = 64 << 20 // of the gateway's memory, while a large body passes
+)
+
+// nginx is a real nginx that serves and takes files below files.
+type nginx struct {
+	url   string
+	files string
+}
+
+// startNginx runs Debian's nginx until the test ends, as whoever runs the test.
+func startNginx(t *testing.T) *nginx {
+	t.Helper()
+	program, err := exec.LookPath("nginx")
+	if err != nil {
+		program = "/usr/sbin/nginx" // where Debian has it, outside the path of many users
+		if _, err := os.Stat(program); err != nil {
+			t.Fatalf("nginx is not installed; scripts/test-setup does that: %v", err)
+		}
+	}
+	for range 20 {
+		if n := tryNginx(t, program); n != nil {
+			return n
+		}
+	}
+	t.Fatal("no free port was found for nginx")
+	return nil
+}
+
+// tryNginx is startNginx on one port; nil if another process took it first.
+// nginx knows no port 0.
+func tryNginx(t *testing.T, program string) *nginx {
+	t.Helper()
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := free.Addr().String()
+	free.Close()
+	prefix := t.TempDir()
+	n := &nginx{url: "http://" + address, files: filepath.Join(prefix, "files")}
+	user := ""
+	if os.Geteuid() == 0 {
+		user = "user root root;" // else its workers cannot enter the folder
+	}
+	config := fmt.Sprintf(`
+%s
+daemon off;
+worker_processes 2;
+pid nginx.pid;
+error_log error.log;
+events {}
+http {
+  access_log off;
+  sendfile on;
+  client_body_temp_path temp/body;
+  proxy_temp_path temp/proxy;
+  fastcgi_temp_path temp/fastcgi;
+  uwsgi_temp_path temp/uwsgi;
+  scgi_temp_path temp/scgi;
+  client_max_body_size 0;
+  server {
+    listen %s;
+    root files;
+    dav_methods PUT DELETE;
+  }
+}
+`, user, address)
+	for _, folder := range []string{"files", "temp"} {
+		if err := os.Mkdir(filepath.Join(prefix, folder), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(prefix, "nginx.conf"), []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	errorLog := filepath.Join(prefix, "error.log")
+	command := exec.Command(program, "-p", prefix, "-c", "nginx.conf", "-e", errorLog)
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan struct{})
+	go func() { _ = command.Wait(); close(ended) }()
+	t.Cleanup(func() {
+		_ = command.Process.Signal(syscall.SIGTERM) // the workers end with it
+		<-ended
+	})
+	serves := false
+	gatewaytest.WaitFor(t, "nginx serves or ends", func() bool {
+		select {
+		case <-ended:
+			return true
+		default:
+		}
+		conn, err := net.Dial("tcp", address)
+		if err == nil {
+			conn.Close()
+			serves = true
+		}
+		return serves
+	})
+	if told, _ := os.ReadFile(errorLog); !serves {
+		t.Logf("nginx did not start on %s: %s", address, told)
+		return nil
+	}
+	return n
+}
+
+// content is a stream of pseudo-random blocks, each with its number.
+type content struct {
+	block [1 << 20]byte
+	next  []byte
+	count uint64
+	left  int64
+}
+
+func newContent(seed byte, size int64) *content {
+	c := &content{left: size}
+	source := rand.NewChaCha8([32]byte{seed})
+	_, _ = source.Read(c.block[:]) // it never fails
+	return c
+}
+
+func (c *content) Read(p []byte) (int, error) {
+	if c.left == 0 {
+		return 0, io.EOF
+	}
+	if len(c.next) == 0 {
+		binary.BigEndian.PutUint64(c.block[c.count%1000*1000:], c.count)
+		c.count++
+		c.next = c.block[:]
+	}
+	n := copy(p, c.next[:min(int64(len(c.next)), c.left)])
+	c.next = c.next[n:]
+	c.left -= int64(n)
+	return n, nil
+}
+
+// sum returns the SHA-256 of what a reader has, and how much that is.
+func sum(t *testing.T, r io.Reader) (sha string, size int64) {
+	t.Helper()
+	hash := sha256.New()
+	size, err := io.CopyBuffer(hash, r, make([]byte, 256<<10))
+	if err != nil {
+		t.Fatalf("after %d bytes: %v", size, err)
+	}
+	return hex.EncodeToString(hash.Sum(nil)), size
+}
+
+// TestLargeFiles passes a gigabyte through in each direction, with a real nginx
+// behind.
+func TestLargeFiles(t *testing.T) {
+	server := startNginx(t)
+	gateway := gatewaytest.StartProcess(t, built(t, sluiceBinary), fmt.Sprintf(`
+listeners: {web: {address: "127.0.0.1:0"}}
+upstreams: {files: {endpoints: [%q]}}
+routes: [{id: files, match: {path_prefix: /}, upstream: files}]
+`, server.url))
+	base := "http://" + gateway.Addr("web")
+	transport := &http.Transport{WriteBufferSize: 64 << 10, ReadBufferSize: 64 << 10}
+	defer transport.CloseIdleConnections()
+	client := &http.Client{Transport: transport}
+
+	put := func(t *testing.T, path string, size int64, body io.Reader) {
+		t.Helper()
+		request, err := http.NewRequest(http.MethodPut, base+path, body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.ContentLength = size
+		response, err := client.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		if text, _ := io.ReadAll(response.Body); response.StatusCode != http.StatusCreated {
+			t.Fatalf("PUT %s: status %d: %s", path, response.StatusCode, text)
+		}
+	}
+	get := func(t *testing.T, path string) (sha string, size int64) {
+		t.Helper()
+		response, err := client.Get(base + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		if response.StatusCode != http.StatusOK || response.ContentLength < 0 {
+			t.Fatalf("GET %s: status %d, Content-Length %d", path, response.StatusCode, response.ContentLength)
+		}
+		return sum(t, response.Body)
+	}
+
+	// The gateway is warm, then idle.
+	put(t, "/small", 1<<20, newContent(1, 1<<20))
+	get(t, "/small")
+	idle := gateway.Memory("VmRSS")
+	bounded := func(t *testing.T, began time.Time) {
+		t.Helper()
+		peak := gateway.Memory("VmHWM") // since the process began
+		t.Logf("1 GiB in %v; the gateway had %d KiB when idle and at most %d KiB", time.Since(began).Round(time.Millisecond), idle>>10, peak>>10)
+		if over := peak - idle; over >= mostOverIdle {
+			t.Errorf("the gateway took %d MiB more than when idle, %d are allowed", over>>20, mostOverIdle>>20)
+		}
+	}
+
+	for i, test := range []struct {
+		name string
+		size int64 // that is told
+	}{
+		{"upload with Content-Length", largeBytes},
+		{"upload in chunks", -1},
+	} {
+		path := fmt.Sprintf("/large%d", i)
+		file := filepath.Join(server.files, path)
+		var want string
+		if !t.Run(test.name, func(t *testing.T) {
+			began := time.Now()
+			hash := sha256.New()
+			put(t, path, test.size, io.TeeReader(newContent(byte(i), largeBytes), hash))
+			bounded(t, began)
+			want = hex.EncodeToString(hash.Sum(nil))
+			stored, err := os.Open(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer stored.Close()
+			if sha, size := sum(t, stored); sha != want || size != largeBytes {
+				t.Errorf("nginx stored %d bytes with %s, want %d with %s", size, sha, largeBytes, want)
+			}
+		}) {
+			return
+		}
+		if i == 0 { // the same file comes back
+			t.Run("download", func(t *testing.T) {
+				began := time.Now()
+				sha, size := get(t, path)
+				bounded(t, began)
+				if sha != want || size != largeBytes {
+					t.Errorf("%d bytes came with %s, want %d with %s", size, sha, largeBytes, want)
+				}
+			})
+		}
+		os.Remove(file) // the disk need not hold both
+	}
+}
