@@ -21,6 +21,7 @@ const knownMethods = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 //
 // report is called instead of an error where the listener only reports paths.
 func Admit(x *Exchange, report func(violation error)) error {
+	tooLarge := oversized(x) // as it came, before fields go and come
 	x.PeerTrusted = x.Listener.Trusts(x.ClientIP)
 	if !x.PeerTrusted {
 		x.Request.Fields.DeleteFunc(forwardedByOthers)
@@ -33,27 +34,38 @@ func Admit(x *Exchange, report func(violation error)) error {
 	x.Identify()
 	x.Request.Fields.Put(message.XRequestID, x.ID)
 	x.TraceID = traceID(x.Request.Fields.Get(message.Traceparent))
-	if err := admitTarget(x, report); err != nil {
+	if err := admitTarget(x, tooLarge, report); err != nil {
 		err.Close = true
 		return err
 	}
 	return nil
 }
 
-func admitTarget(x *Exchange, report func(violation error)) *Error {
+// oversized returns what to refuse a request with that is larger than its
+// listener takes.
+func oversized(x *Exchange) *Error {
 	r, limits := x.Request, x.Listener.Limits
 	switch {
-	case r.Method == "CONNECT":
-		err := NewError(MethodNotAllowed, errors.New("CONNECT"))
-		err.Detail = "This gateway is no forward proxy."
-		err.Fields.Put(message.Allow, knownMethods)
-		return err
 	case limits.URIBytes > 0 && int64(len(r.Target)) > limits.URIBytes:
 		return NewError(URITooLong, nil)
 	case limits.Headers > 0 && len(r.Fields) > limits.Headers:
 		return NewError(HeaderTooLarge, errors.New("too many fields"))
 	case limits.HeaderBytes > 0 && headerBytes(r) > limits.HeaderBytes:
 		return NewError(HeaderTooLarge, nil)
+	}
+	return nil
+}
+
+func admitTarget(x *Exchange, tooLarge *Error, report func(violation error)) *Error {
+	r := x.Request
+	switch {
+	case r.Method == "CONNECT":
+		err := NewError(MethodNotAllowed, errors.New("CONNECT"))
+		err.Detail = "This gateway is no forward proxy."
+		err.Fields.Put(message.Allow, knownMethods)
+		return err
+	case tooLarge != nil:
+		return tooLarge
 	case r.Host != "" && !canonical.ValidAuthority(r.Host), r.Host == "" && r.Protocol != message.HTTP10:
 		return NewError(BadRequest, errors.New("invalid Host"))
 	case r.Method == "OPTIONS" && r.Path == "*":

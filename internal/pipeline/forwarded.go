@@ -103,7 +103,11 @@ func splitQuoted(text string, separator byte) (parts []string) {
 
 // parseNode reads an address that may have brackets, a port and a zone.
 func parseNode(text string) (netip.Addr, bool) {
-	address, err := netip.ParseAddr(strings.TrimSuffix(strings.TrimPrefix(text, "["), "]"))
+	bare := text
+	if len(text) >= 2 && text[0] == '[' && text[len(text)-1] == ']' {
+		bare = text[1 : len(text)-1]
+	}
+	address, err := netip.ParseAddr(bare)
 	if err != nil {
 		with, err := netip.ParseAddrPort(text)
 		if err != nil {

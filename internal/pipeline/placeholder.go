@@ -29,22 +29,50 @@ func (x *Exchange) ExpandField(t *model.Template) (string, error) {
 
 // ExpandPath puts the exchange's values into a template for a path, and brings
 // it into canonical form. The path and its parameters go in as they are, other
-// values with everything escaped that is not plain text of one segment. A value
-// that makes the path break a rule is the client's fault.
+// values with everything escaped that is not plain text of one segment; none of
+// those makes a dot segment. A value that makes the path break a rule is the
+// client's fault, unless its listener only reports paths and the path as it
+// came broke the rule.
 func (x *Exchange) ExpandPath(t *model.Template) (string, error) {
+	const mark = "\x00" // before a foreign value; no escaped text has it
 	raw := x.expand(t, func(part model.TemplatePart) string {
 		value := x.value(part)
 		if part.Source == model.FromPath || part.Source == model.FromParam {
 			return value
 		}
-		return url.PathEscape(value)
+		return mark + url.PathEscape(value)
 	})
+	if strings.Contains(raw, mark) {
+		for segment := range strings.SplitSeq(raw, "/") {
+			if err := foreignSegment(segment, mark); err != nil {
+				return "", err
+			}
+		}
+		raw = strings.ReplaceAll(raw, mark, "")
+	}
 	paths := x.Listener.Paths
 	path, violation := canonical.Path("/"+strings.TrimLeft(raw, "/"), canonical.Options{KeepSlashes: !paths.MergeSlashes, EncodedSlash: canonical.Keep})
-	if violation != nil {
+	if violation != nil && !paths.Report {
 		return "", NewError(BadPath, fmt.Errorf("rewritten: %w", violation))
 	}
 	return "/" + strings.TrimLeft(path, "/"), nil
+}
+
+// foreignSegment refuses a segment with a value from a field, a cookie or the
+// like that would lead elsewhere.
+func foreignSegment(segment, mark string) error {
+	text := strings.ReplaceAll(segment, mark, "")
+	if text == segment || text == "" {
+		return nil
+	}
+	path, violation := canonical.Path("/"+text, canonical.Options{EncodedSlash: canonical.Keep})
+	if violation == nil && path == "/" {
+		violation = errors.New("a value makes a dot segment")
+	}
+	if violation != nil {
+		return NewError(BadPath, fmt.Errorf("rewritten: %w", violation))
+	}
+	return nil
 }
 
 // ExpandURL puts the exchange's values into a template for a Location: paths,
@@ -61,7 +89,7 @@ func (x *Exchange) ExpandURL(t *model.Template) (string, error) {
 			return url.PathEscape(value)
 		}
 	})
-	if strings.HasPrefix(text, "/") {
+	if strings.HasPrefix(text, "/") || strings.HasPrefix(text, `\`) { // browsers take one for the other
 		text = "/" + strings.TrimLeft(text, `/\`)
 	}
 	for i := range len(text) {
