@@ -72,7 +72,7 @@ var (
 )
 
 func newDecoder(src *source, kinds []Kind, env Environment, out *collector, file func(string)) *decoder {
-	return &decoder{src: src, env: env, file: file, kinds: kinds, out: out, types: map[reflect.Type]*structType{}, left: 1_000_000 + 2*len(src.text)}
+	return &decoder{src: src, env: env, file: file, kinds: kinds, out: out, types: map[reflect.Type]*structType{}, left: 1_000_000 + len(src.text)/2}
 }
 
 func (d *decoder) here(n *yaml.Node) place { return place{d.src, n} }

@@ -50,7 +50,7 @@ func (r *resolver) destinations(in *route, built *model.Route) {
 // template checks the placeholders of one of the route's own templates.
 func (r *resolver) template(in *route, built *model.Route, path string, t model.Template) {
 	for _, part := range t.Parts {
-		if part.Source == model.FromParam {
+		if part.Source == model.FromParam && !hasParameter(built.Match.Path, part.Name) {
 			checkParameter(r.out, in.below(path), part.Name, built.ID, built.Match.Path)
 		}
 	}

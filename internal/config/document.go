@@ -32,7 +32,7 @@ func (d *document) SetDefaults() {
 
 type admin struct {
 	located
-	Address string   `config:"address" doc:"host:port or unix:PATH; anything but loopback needs a token"`
+	Address string   `config:"address" doc:"where it listens: host:port or unix:PATH; anything but loopback needs a token"`
 	Token   string   `config:"token" doc:"what calls must bring as a bearer token; empty: none needed"`
 	Public  []string `config:"public" enum:"health|ready|metrics" doc:"what needs no token"`
 	Hosts   []string `config:"hosts" doc:"names that it answers to besides loopback and its own address"`
@@ -48,7 +48,7 @@ func (a *admin) SetDefaults() {
 
 type accessLog struct {
 	located
-	Output string   `config:"output" doc:"stdout, stderr, none or a path"`
+	Output string   `config:"output" doc:"where lines go: stdout, stderr, none or a path"`
 	Format string   `config:"format" enum:"json|common|combined" doc:"how a line is written"`
 	Sample Percent  `config:"sample" doc:"the share of exchanges that is logged"`
 	Fields []string `config:"fields" enum:"time|request_id|trace_id|client_ip|method|host|path|protocol|status|error|bytes_in|bytes_out|duration_ms|upstream_ms|gateway_ms|route|upstream|endpoint|version|attempts|user_agent|consumer" doc:"the fields of a JSON line" default:"all"`
@@ -67,7 +67,7 @@ type metrics struct {
 
 type listener struct {
 	located
-	Address        string           `config:"address,required" doc:"host:port, :port or unix:PATH"`
+	Address        string           `config:"address,required" doc:"where it listens: host:port, :port or unix:PATH"`
 	Protocols      []string         `config:"protocols" enum:"h1" later:"h2|h2c|h3" doc:"what clients may speak"`
 	TLS            Later            `config:"tls"`
 	TrustedProxies []Prefix         `config:"trusted_proxies" doc:"whose X-Forwarded-* and Forwarded are believed"`
@@ -88,17 +88,17 @@ func (l *listener) SetDefaults() {
 }
 
 type listenerTimeouts struct {
-	ReadHeader  Duration `config:"read_header" doc:"for the whole header"`
+	ReadHeader  Duration `config:"read_header" doc:"until the whole header has come"`
 	Idle        Duration `config:"idle" doc:"between two requests"`
 	MinBodyRate ByteRate `config:"min_body_rate" doc:"the slowest that a body may come"`
 }
 
 type listenerLimits struct {
-	HeaderBytes Size `config:"header_bytes" doc:"of the header; more is 431"`
-	Headers     int  `config:"headers" doc:"fields of the header; more is 431"`
-	URIBytes    Size `config:"uri_bytes" doc:"of the request target; more is 414"`
-	Connections int  `config:"connections" doc:"open at once"`
-	Body        Size `config:"body" doc:"of a request; more is 413"`
+	HeaderBytes Size `config:"header_bytes" doc:"size of the header; more is 431"`
+	Headers     int  `config:"headers" doc:"number of fields in the header; more is 431"`
+	URIBytes    Size `config:"uri_bytes" doc:"size of the request target; more is 414"`
+	Connections int  `config:"connections" doc:"connections that are open at once"`
+	Body        Size `config:"body" doc:"size of a request's body; more is 413"`
 }
 
 type paths struct {
@@ -119,7 +119,7 @@ type upstream struct {
 	SlowStart        Later           `config:"slow_start"`
 	CircuitBreaker   Later           `config:"circuit_breaker"`
 	Pool             pool            `config:"pool" doc:"connections to one endpoint; 0 is without bound"`
-	Timeouts         attemptTimeouts `config:"timeouts" doc:"of one attempt; 0: the route's timeout alone rules"`
+	Timeouts         attemptTimeouts `config:"timeouts" doc:"bounds of one attempt; 0: the route's timeout alone rules"`
 	RateLimit        Later           `config:"rate_limit"`
 	TLS              Later           `config:"tls"`
 }
@@ -134,7 +134,7 @@ func (u *upstream) SetDefaults() {
 
 type endpoint struct {
 	located
-	URL     string `config:"url,required" doc:"http://host:port, with a base path if need be, or unix:PATH"`
+	URL     string `config:"url,required" doc:"where it is: http://host:port, with a base path if need be, or unix:PATH"`
 	Weight  weight `config:"weight" doc:"its share, relative to the others': a whole number, or percentages that add up to 100%"`
 	Version string `config:"version" doc:"the label of a release, as v1"`
 }
@@ -153,7 +153,7 @@ func (e *endpoint) setText(s scalar) *fault {
 }
 
 type loadBalancer struct {
-	Policy string `config:"policy" enum:"round_robin" later:"least_connections|p2c_ewma|random|consistent_hash|sticky_cookie" doc:"round_robin is smooth and weighted"`
+	Policy string `config:"policy" enum:"round_robin" later:"least_connections|p2c_ewma|random|consistent_hash|sticky_cookie" doc:"the algorithm; round_robin is smooth and weighted"`
 	HashOn Later  `config:"hash_on"`
 	Name   Later  `config:"name"`
 
@@ -239,19 +239,19 @@ func (c *condition) setText(s scalar) *fault {
 
 type rewrite struct {
 	Path *Template `config:"path" doc:"the path, with placeholders; the query stays"`
-	Host *Template `config:"host" doc:"preserve, upstream, or a host" default:"preserve"`
+	Host *Template `config:"host" doc:"the Host that the endpoint sees: preserve, upstream, or a host" default:"preserve"`
 }
 
 type redirect struct {
 	To     Template `config:"to,required" doc:"a URL or a path, with placeholders; it keeps the query unless it has one"`
-	Status int      `config:"status" doc:"301, 302, 303, 307 or 308"`
+	Status int      `config:"status" doc:"one of 301, 302, 303, 307 and 308"`
 }
 
 // SetDefaults makes a redirect a temporary one.
 func (r *redirect) SetDefaults() { r.Status = 302 }
 
 type respond struct {
-	Status  int           `config:"status" doc:"200 to 599"`
+	Status  int           `config:"status" doc:"from 200 to 599"`
 	Body    *Template     `config:"body" doc:"the body, with placeholders" default:"none"`
 	Headers Map[Template] `config:"headers" doc:"fields, with placeholders"`
 }

@@ -8,6 +8,9 @@ import (
 	"sluice/internal/model"
 )
 
+// mostListeners is more than anybody listens on; each is compared with each.
+const mostListeners = 1000
+
 // listenersOf builds the listeners that a document defines.
 func (r *resolver) listenersOf(d *document) {
 	for i := range d.Listeners {
@@ -46,6 +49,10 @@ func (r *resolver) listener(name string, l *listener) {
 	address, f := parseAddress(l.src.Dir, l.Address)
 	if f != nil {
 		r.out.add(l.below("address"), "address "+f.message, f.hint)
+		return
+	}
+	if len(r.gateway.Listeners) == mostListeners {
+		r.out.add(l.place, fmt.Sprintf("there are more than %d listeners", mostListeners), "")
 		return
 	}
 	for _, other := range r.gateway.Listeners {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"regexp"
 	"regexp/syntax"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -17,26 +16,30 @@ func (r *resolver) match(in *route) model.Match {
 	m := &in.Match
 	built := model.Match{ClientIP: prefixes(m.ClientIP)}
 	r.pathCondition(in, &built)
+	seen := map[string]bool{}
 	for i, host := range m.Hosts {
 		name, f := parseHost(host, true)
 		switch {
 		case host == "" && in.broken:
 		case f != nil:
 			r.out.add(in.below(item("match.hosts", i)), fmt.Sprintf("hosts[%d] %s", i, f.message), f.hint)
-		case slices.Contains(built.Hosts, name):
+		case seen[name]:
 			r.out.add(in.below(item("match.hosts", i)), fmt.Sprintf("the host %s is here twice", name), "")
 		}
+		seen[name] = true
 		built.Hosts = append(built.Hosts, name)
 	}
+	clear(seen)
 	for i, method := range m.Methods {
 		f := checkMethod(method)
 		switch {
 		case method == "" && in.broken:
 		case f != nil:
 			r.out.add(in.below(item("match.methods", i)), fmt.Sprintf("methods[%d] %s", i, f.message), f.hint)
-		case slices.Contains(built.Methods, method):
+		case seen[method]:
 			r.out.add(in.below(item("match.methods", i)), fmt.Sprintf("the method %s is here twice", method), "")
 		}
+		seen[method] = true
 		built.Methods = append(built.Methods, method)
 	}
 	for _, list := range []struct {

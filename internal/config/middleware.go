@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"slices"
 
 	"go.yaml.in/yaml/v3"
 
@@ -120,14 +121,18 @@ func (m *definition) check(out *collector, id string, path model.Path) {
 	}
 }
 
+func hasParameter(path model.Path, name string) bool {
+	return slices.ContainsFunc(path.Segments, func(s model.Segment) bool { return s.Param == name })
+}
+
 // checkParameter reports a placeholder that is neither built in nor a parameter
 // of the route's path. It is told once, however many routes use the template.
 func checkParameter(out *collector, where place, name, id string, path model.Path) {
+	if hasParameter(path, name) {
+		return
+	}
 	var parameters []string
 	for _, segment := range path.Segments {
-		if segment.Param == name {
-			return
-		}
 		if segment.Param != "" && segment.Param != "*" {
 			parameters = append(parameters, segment.Param)
 		}

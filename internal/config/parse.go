@@ -122,35 +122,42 @@ func badCharacter(text string) (at int, message string) {
 }
 
 // fromJSON makes of JSON what the YAML library takes: tabs between tokens become
-// spaces, one for one, and surrogate pairs in escapes one character. A quote
-// inside an unquoted YAML text is none, so a single quote counts only where a
-// value may begin.
+// spaces, one for one, an escaped slash a slash, and surrogate pairs in escapes
+// one character. A quote inside an unquoted YAML text is none, so a single quote
+// counts only where a value may begin.
 func fromJSON(text string) string {
-	if !strings.Contains(text, "\t") && !strings.Contains(text, `\u`) {
+	if !strings.Contains(text, "\t") && !strings.Contains(text, `\u`) && !strings.Contains(text, `\/`) {
 		return text
 	}
-	out := []byte(text)
+	out := make([]byte, 0, len(text))
 	begins, quote := true, byte(0)
-	for i := 0; i < len(out); i++ {
-		c := out[i]
+	for i := 0; i < len(text); i++ {
+		c := text[i]
 		switch {
-		case quote == '"' && c == '\\':
+		case quote == '"' && c == '\\' && i+1 < len(text):
 			i++
+			if text[i] != '/' {
+				out = append(out, c)
+			}
+			c = text[i]
 		case quote != 0:
 			if c == quote {
 				quote, begins = 0, false
 			}
 		case c == '\t':
-			out[i] = ' '
+			c = ' '
 		case c == '"', c == '\'' && begins:
 			quote = c
-		case c == '#' && i > 0 && (out[i-1] == ' ' || out[i-1] == '\n'):
-			for i+1 < len(out) && out[i+1] != '\n' {
+		case c == '#' && i > 0 && (text[i-1] == ' ' || text[i-1] == '\n'):
+			for i+1 < len(text) && text[i+1] != '\n' {
+				out = append(out, c)
 				i++
+				c = text[i]
 			}
 		case c != ' ' && c != '\n' && c != '\r':
 			begins = c == '{' || c == '[' || c == ',' || c == ':'
 		}
+		out = append(out, c)
 	}
 	return surrogates.ReplaceAllStringFunc(string(out), func(pair string) string {
 		var s string

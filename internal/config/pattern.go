@@ -110,6 +110,9 @@ func escapeUnsafe(s string) string {
 	return out.String()
 }
 
+// longestPath is the length of a path beyond which no request is taken.
+const longestPath = 16 << 10
+
 // parseSegments splits a path and reads its parameters.
 func parseSegments(t text) ([]model.Segment, *fault) {
 	switch {
@@ -119,6 +122,8 @@ func parseSegments(t text) ([]model.Segment, *fault) {
 			hint = "hosts stand under hosts"
 		}
 		return nil, faulty(fmt.Sprintf("must begin with a slash: %s", short(t.written)), hint)
+	case len(t.s) > longestPath:
+		return nil, faulty(fmt.Sprintf("is longer than %d bytes", longestPath), "")
 	case strings.ContainsAny(t.s, "?#"):
 		return nil, faulty(fmt.Sprintf("must be a path alone, without ? and #: %s", short(t.written)), "conditions on the query stand under query")
 	}

@@ -11,7 +11,7 @@ import (
 // out.
 func Reference(kinds []Kind) []byte {
 	w := &referenceWriter{schemaWriter: schemaWriter{types: map[reflect.Type]*structType{}, kinds: kinds}}
-	w.out.WriteString("# Configuration reference\n\nMade from the code by `make docs`; edit the descriptions there.\n\n" + values)
+	w.out.WriteString("# Configuration reference\n\nMade from the code; the descriptions stand there, in `internal/config` and in each kind's options.\n\n" + values)
 	root := new(document)
 	root.SetDefaults()
 	w.section("Document", "", reflect.ValueOf(root).Elem())
@@ -58,7 +58,7 @@ func (w *referenceWriter) section(title, depth string, v reflect.Value) {
 		if doc != "" {
 			doc = strings.ToUpper(doc[:1]) + doc[1:] + "."
 		}
-		fmt.Fprintf(&w.out, "| `%s` | %s | %s | %s |\n", f.name, cell(w.typeName(field, f)), cell(w.defaultText(field, f)), cell(doc))
+		fmt.Fprintf(&w.out, "| `%s` | %s | %s | %s |\n", f.name, cell(w.typeName(field, f)), cell(w.defaultText(field, f)), cell(plain(doc)))
 		if value, suffix, ok := w.structWithin(field); ok {
 			name := "`" + f.name + suffix + "`"
 			if prefix := strings.Trim(title, "`"); prefix != "Document" {
@@ -74,6 +74,24 @@ func (w *referenceWriter) section(title, depth string, v reflect.Value) {
 }
 
 func cell(text string) string { return strings.ReplaceAll(text, "|", `\|`) }
+
+// plain keeps Markdown from reading a meaning into a description.
+func plain(text string) string {
+	return strings.NewReplacer("*", `\*`, "_", `\_`, "<", `\<`).Replace(text)
+}
+
+// plurals are the names of types in lists.
+var plurals = map[string]string{
+	"text": "texts", "mapping": "mappings", "URL, or mapping": "URLs, or mappings", "address or range": "addresses or ranges",
+	"name, or kind with options": "names, or kinds with options", "whole number": "whole numbers", "text with placeholders": "texts with placeholders",
+}
+
+func plural(name string) string {
+	if many, ok := plurals[name]; ok {
+		return many
+	}
+	return name
+}
 
 // structWithin returns the struct that a field's values have inside.
 func (w *referenceWriter) structWithin(v reflect.Value) (value reflect.Value, suffix string, ok bool) {
@@ -141,14 +159,14 @@ func (w *referenceWriter) nameOf(v reflect.Value) string {
 		case *condition:
 			return "text, or mapping"
 		case mapValue:
-			return "mapping of names to: " + w.nameOf(w.fresh(value.mapValue()))
+			return "mapping of names to " + plural(w.nameOf(w.fresh(value.mapValue())))
 		}
 	}
 	switch v.Kind() {
 	case reflect.Pointer:
 		return w.nameOf(w.fresh(v.Type().Elem()))
 	case reflect.Slice:
-		return "list of: " + w.nameOf(w.fresh(v.Type().Elem()))
+		return "list of " + plural(w.nameOf(w.fresh(v.Type().Elem())))
 	case reflect.Struct:
 		return "mapping"
 	case reflect.Bool:

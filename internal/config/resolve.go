@@ -26,7 +26,7 @@ func Resolve(documents []Document, kinds []Kind, env Environment) Result {
 	r := &resolver{
 		out: newCollector(), kinds: kinds,
 		listeners: map[string]place{}, upstreams: map[string]*upstreamUse{}, gateway: &model.Gateway{},
-		blocks: map[string]place{}, names: map[string]place{}, ids: map[string]place{},
+		filesSeen: map[string]bool{}, blocks: map[string]place{}, names: map[string]place{}, ids: map[string]place{},
 	}
 	r.chains = chainBuilder{r: r, named: map[string]*definition{}, used: map[string]bool{}}
 	env = env.withDefaults()
@@ -51,6 +51,7 @@ type resolver struct {
 	kinds     []Kind
 	documents []*document
 	files     []string
+	filesSeen map[string]bool
 	gateway   *model.Gateway
 
 	// incomplete: a document or a block could not be read, so that a name that
@@ -84,6 +85,10 @@ func (r *resolver) read(d Document, order int, env Environment) {
 	if src.root != nil && !isNullNode(src.root) {
 		decoder := newDecoder(src, r.kinds, env, r.out, r.file)
 		decoder.into(src.root, decoded)
+		if decoder.left < 0 { // it is too much to go on with
+			r.incomplete = true
+			return
+		}
 		r.incomplete = r.incomplete || unreadable(decoder, src.root)
 	}
 	r.documents = append(r.documents, decoded)
@@ -100,11 +105,12 @@ func unreadable(d *decoder, root *yaml.Node) bool {
 			return true
 		}
 	}
-	return d.left < 0
+	return false
 }
 
 func (r *resolver) file(path string) {
-	if !slices.Contains(r.files, path) {
+	if !r.filesSeen[path] {
+		r.filesSeen[path] = true
 		r.files = append(r.files, path)
 	}
 }

@@ -85,13 +85,15 @@ func derivedID(m model.Match) string {
 
 // nameRoutes makes derived ids unique; written ones stay as they are.
 func (r *resolver) nameRoutes() {
+	next := map[string]int{} // number, by derived id
 	for _, built := range r.derived {
 		id := built.ID
-		for n := 2; ; n++ {
+		for n := max(2, next[built.ID]); ; n++ {
 			if _, taken := r.ids[id]; !taken {
 				break
 			}
 			id = built.ID + " #" + strconv.Itoa(n)
+			next[built.ID] = n + 1
 		}
 		built.ID = id
 		r.ids[id] = place{}
@@ -103,14 +105,19 @@ func (r *resolver) routeListeners(in *route, built *model.Route) {
 	if in.Listeners != nil && len(in.Listeners) == 0 {
 		r.out.add(in.below("listeners"), "listeners is an empty list, so that no request could reach the route", "leave the key out for all listeners")
 	}
+	var seen map[string]bool
+	if len(in.Listeners) > 0 {
+		seen = make(map[string]bool, len(in.Listeners))
+	}
 	for i, name := range in.Listeners {
 		where := item("listeners", i)
 		switch _, ok := r.listeners[name]; {
 		case !ok && !r.incomplete && name != "":
 			r.out.add(in.below(where), fmt.Sprintf("there is no listener %s", short(name)), r.out.hint(name, r.listenerNames))
-		case slices.Contains(in.Listeners[:i], name):
+		case seen[name]:
 			r.out.add(in.below(where), fmt.Sprintf("the listener %s is named twice", name), "")
 		}
+		seen[name] = true
 	}
 	built.Listeners = in.Listeners
 }

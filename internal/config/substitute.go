@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"sort"
 	"strings"
 )
 
@@ -22,20 +23,28 @@ type span struct{ start, end int }
 // structural tells whether the byte at i was written in the document and may
 // have a meaning there.
 func (t text) structural(i int) bool {
-	for _, s := range t.foreign {
-		if s.start <= i && i < s.end {
-			return false
-		}
+	if len(t.foreign) == 0 {
+		return true
 	}
-	return true
+	n := t.after(i)
+	return n == len(t.foreign) || i < t.foreign[n].start
+}
+
+// after returns the index of the first span that ends after i.
+func (t text) after(i int) int {
+	return sort.Search(len(t.foreign), func(n int) bool { return t.foreign[n].end > i })
 }
 
 func (t text) slice(start, end int) text {
 	part := text{s: t.s[start:end], written: t.written, where: t.where}
-	for _, s := range t.foreign {
-		if s.start < end && s.end > start {
-			part.foreign = append(part.foreign, span{max(s.start, start) - start, min(s.end, end) - start})
+	if len(t.foreign) == 0 {
+		return part
+	}
+	for _, s := range t.foreign[t.after(start):] {
+		if s.start >= end {
+			break
 		}
+		part.foreign = append(part.foreign, span{max(s.start, start) - start, min(s.end, end) - start})
 	}
 	return part
 }
@@ -65,19 +74,20 @@ func (s *substitution) run(raw string) {
 	if s.depth++; s.depth > deepest {
 		s.fault = faulty("defaults of variables are nested too deep", "")
 	}
+	pairs := braces(raw)
 	closers := map[int]bool{} // of literal ${
 	for i := 0; i < len(raw) && s.fault == nil; {
 		switch {
 		case strings.HasPrefix(raw[i:], "$${"):
-			if end := closing(raw, i+3); end >= 0 {
+			if end, ok := pairs[i+2]; ok {
 				closers[end] = true
 			}
 			s.foreign("${")
 			i += 3
 		case strings.HasPrefix(raw[i:], "${"):
-			end := closing(raw, i+2)
-			if end < 0 {
-				s.fault = faulty(fmt.Sprintf("%q has a ${ that is not closed", raw), "write $${ for a literal ${")
+			end, ok := pairs[i+1]
+			if !ok {
+				s.fault = faulty(fmt.Sprintf("%s has a ${ that is not closed", short(raw)), "write $${ for a literal ${")
 				return
 			}
 			s.put(raw[i+2 : end])
@@ -93,19 +103,23 @@ func (s *substitution) run(raw string) {
 	s.depth--
 }
 
-// closing returns the index of the brace that closes the one before start.
-func closing(raw string, start int) int {
-	for depth, i := 1, start; i < len(raw); i++ {
+// braces returns for every { of raw the index of the } that closes it; one that
+// is not closed is left out.
+func braces(raw string) map[int]int {
+	pairs := map[int]int{}
+	var open []int
+	for i := 0; i < len(raw); i++ {
 		switch raw[i] {
 		case '{':
-			depth++
+			open = append(open, i)
 		case '}':
-			if depth--; depth == 0 {
-				return i
+			if len(open) > 0 {
+				pairs[open[len(open)-1]] = i
+				open = open[:len(open)-1]
 			}
 		}
 	}
-	return -1
+	return pairs
 }
 
 // put evaluates what stands between ${ and }.

@@ -41,11 +41,17 @@ func (t *Template) decode(d *decoder, n *yaml.Node) {
 	})
 }
 
+// longestTemplate is the length of a text with placeholders that is too long.
+const longestTemplate = 1 << 20
+
 // parseTemplate reads placeholders; {{ and }} are braces. Faults follow the
 // name of the value.
 func parseTemplate(t text) (model.Template, *fault) {
 	if !strings.ContainsAny(t.s, "{}") {
 		return model.Literal(t.s), nil
+	}
+	if len(t.s) > longestTemplate {
+		return model.Template{}, faulty(fmt.Sprintf("is longer than %d bytes", longestTemplate), "")
 	}
 	var template model.Template
 	var literal strings.Builder

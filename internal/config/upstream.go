@@ -30,6 +30,7 @@ func (r *resolver) upstream(name string, u *upstream) *model.Upstream {
 	if len(u.Endpoints) == 0 {
 		r.out.add(u.below("endpoints"), fmt.Sprintf("the upstream %s has no endpoints", name), "write endpoints: [http://HOST:PORT]")
 	}
+	seen := map[string]bool{}
 	for i := range u.Endpoints {
 		e := &u.Endpoints[i]
 		endpoint, f := parseEndpoint(e.src.Dir, e.URL)
@@ -40,12 +41,10 @@ func (r *resolver) upstream(name string, u *upstream) *model.Upstream {
 			r.out.add(e.below("version"), fmt.Sprintf("version must be a label such as v1, not %s", short(e.Version)), "")
 		}
 		endpoint.Weight, endpoint.Version = e.Weight.share, e.Version
-		for _, other := range built.Endpoints {
-			if f == nil && other.Address == endpoint.Address && other.BasePath == endpoint.BasePath {
-				r.out.warn(e.below("url"), fmt.Sprintf("the upstream %s has the endpoint %s twice", name, e.URL), "use weight to give it a greater share")
-				break
-			}
+		if f == nil && seen[endpoint.Address+endpoint.BasePath] {
+			r.out.warn(e.below("url"), fmt.Sprintf("the upstream %s has the endpoint %s twice", name, e.URL), "use weight to give it a greater share")
 		}
+		seen[endpoint.Address+endpoint.BasePath] = true
 		built.Endpoints = append(built.Endpoints, endpoint)
 	}
 	r.weights(name, u, built)
