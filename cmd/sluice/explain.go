@@ -1,9 +1,11 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/url"
+	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -14,12 +16,17 @@ func newExplain() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain [-c FILE] METHOD URL [-H 'K: V']... [--ip ADDR]",
 		Short: "Tell for one request which route takes it and why, of a file or of the running gateway",
-		Args:  usageArgs(cobra.ExactArgs(2)),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 2 {
+				return &usageError{errors.New("'sluice explain' needs a METHOD and a URL, such as GET http://api.example.com/users/42")}
+			}
+			return nil
+		},
 	}
-	file := configFlag(cmd, "configuration file; without it, ask the running gateway")
-	headers := cmd.Flags().StringArrayP("header", "H", nil, "a field of the request, as 'Name: value'; may be repeated")
-	ip := cmd.Flags().String("ip", "", "the address that the request comes from (default 127.0.0.1)")
-	listener := cmd.Flags().String("listener", "", "the listener that it comes to (default the first)")
+	file := configFlag(cmd, "configuration `FILE`; without it, ask the running gateway")
+	headers := cmd.Flags().StringArrayP("header", "H", nil, "a field of the request, as `'Name: value'`; may be repeated")
+	ip := cmd.Flags().String("ip", "", "client address, as `ADDR` (default 127.0.0.1)")
+	listener := cmd.Flags().String("listener", "", "listener that it comes to, by its `NAME` (default the first)")
 	admin := adminFlag(cmd)
 	output := outputFlag(cmd, "text", "json")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -33,18 +40,24 @@ func newExplain() *cobra.Command {
 		}
 		explanation := &snapshot.Explanation{}
 		if *file == "" {
+			gateway, err := admin()
+			if err != nil {
+				return err
+			}
 			query := url.Values{"method": {args[0]}, "url": {args[1]}, "header": *headers, "ip": {*ip}, "listener": {*listener}}
-			err = admin().get(cmd, "/_gateway/explain", query, explanation)
+			if err := gateway.get(cmd, "/_gateway/explain", query, explanation); err != nil {
+				return err
+			}
 		} else {
-			var compiled *snapshot.Compiled
-			if compiled, err = compile(cmd.ErrOrStderr(), *file); err == nil {
-				explanation, err = compiled.Explain(request, *listener, client)
+			compiled, err := compile(cmd.ErrOrStderr(), *file)
+			if err != nil {
+				return err
+			}
+			if explanation, err = compiled.Explain(request, *listener, client); err != nil {
+				return err
 			}
 		}
-		switch {
-		case err != nil:
-			return err
-		case format == "json":
+		if format == "json" {
 			return printJSON(cmd.OutOrStdout(), explanation)
 		}
 		return printExplanation(cmd.OutOrStdout(), explanation)
@@ -53,40 +66,41 @@ func newExplain() *cobra.Command {
 }
 
 func printExplanation(w io.Writer, e *snapshot.Explanation) error {
-	out := &errorWriter{w: w}
-	out.printf("path         %s\n", e.Path)
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	out := &errorWriter{w: table}
+	out.printf("path\t%s\n", e.Path)
 	for i, candidate := range e.Candidates {
-		label := "            "
-		if i == 0 {
-			label = "candidates  "
-		}
 		verdict := "matches"
 		if candidate.Failed != "" {
 			verdict = "no: " + candidate.Failed
 		}
-		out.printf("%s %s: %s\n", label, candidate.Route, verdict)
+		out.printf("%s\t%d. %s\t%s\n", first(i, "candidates"), i+1, candidate.Route, verdict)
 	}
 	if e.Route == "" {
-		out.printf("refused      %s\n", e.Refused)
-		return out.err
+		out.printf("refused\t%s\n", e.Refused)
+		return errors.Join(out.err, table.Flush())
 	}
-	out.printf("route        %s\n", e.Route)
+	out.printf("route\t%s\n", e.Route)
 	if len(e.Middleware) == 0 {
-		out.printf("middleware   none\n")
+		out.printf("middleware\tnone\n")
 	}
 	for i, step := range e.Middleware {
-		label := "            "
-		if i == 0 {
-			label = "middleware  "
-		}
-		out.printf("%s %d. %s (%s)\n", label, i+1, step.Kind, step.From)
+		out.printf("%s\t%d. %s\tfrom %s\n", first(i, "middleware"), i+1, step.Kind, step.From)
 	}
-	destination := e.Destination.Target
+	kind := e.Destination.Kind
 	if e.Destination.Upstream != "" {
-		destination = e.Destination.Upstream + ": " + destination
+		kind += " " + e.Destination.Upstream
 	}
-	out.printf("destination  %s %s\n             because: %s\n", e.Destination.Kind, destination, e.Destination.Reason)
-	return out.err
+	out.printf("destination\t%s: %s\nbecause\t%s\n", kind, e.Destination.Target, e.Destination.Reason)
+	return errors.Join(out.err, table.Flush())
+}
+
+// first is the label of a list: it stands before the first item only.
+func first(i int, label string) string {
+	if i > 0 {
+		return ""
+	}
+	return label
 }
 
 // errorWriter keeps the first error, so that printing reads straight.

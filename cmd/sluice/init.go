@@ -18,7 +18,12 @@ func newInit() *cobra.Command {
 		Use:   "init [FILE]",
 		Short: "Write a small commented starter configuration",
 		Long:  "Write a small commented starter configuration to FILE, sluice.yaml by default. A file that is there is never overwritten.",
-		Args:  usageArgs(cobra.MaximumNArgs(1)),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return &usageError{fmt.Errorf("'sluice init' writes one file, not %d", len(args))}
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			file := "sluice.yaml"
 			if len(args) > 0 {

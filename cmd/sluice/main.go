@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -52,7 +53,7 @@ func newRoot() *cobra.Command {
 		Short:         "An API gateway in one binary",
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          usageArgs(cobra.NoArgs),
+		Args:          noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := cmd.Help(); err != nil {
 				return err
@@ -61,32 +62,90 @@ func newRoot() *cobra.Command {
 		},
 	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
+	root.SuggestionsMinimumDistance = 2
 	root.AddCommand(
 		newRun(), newDemo(), newInit(), newValidate(), newRoutes(), newExplain(), newStatus(), newSchema(), newVersion(),
 	)
+	root.SetHelpCommand(newHelp())
+	root.InitDefaultCompletionCmd()
+	for _, command := range root.Commands() {
+		command.DisableFlagsInUseLine = true // the usage lines name them
+		if command.Name() == "completion" {
+			tameCompletion(command)
+		}
+	}
 	return root
 }
 
-// usageArgs makes a wrong number of arguments a usage error.
-func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if err := check(cmd, args); err != nil {
-			return &usageError{err}
-		}
+// tameCompletion makes wrong uses of cobra's own command errors, like those of
+// the others.
+func tameCompletion(completion *cobra.Command) {
+	completion.Short = "Print the completion script of a shell"
+	completion.Args = noArguments
+	completion.RunE = func(cmd *cobra.Command, _ []string) error {
+		return &usageError{errors.New("name a shell: bash, fish, powershell or zsh")}
+	}
+	for _, shell := range completion.Commands() {
+		shell.Args = noArguments
+	}
+}
+
+func newHelp() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [COMMAND]",
+		Short: "Show help for a command",
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) (names []string, _ cobra.ShellCompDirective) {
+			if found, _, err := cmd.Root().Find(args); err == nil {
+				for _, command := range found.Commands() {
+					names = append(names, command.Name())
+				}
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			found, rest, err := cmd.Root().Find(args)
+			if err != nil || len(rest) > 0 {
+				return noArguments(cmd.Root(), args)
+			}
+			return found.Help()
+		},
+	}
+}
+
+// noArguments is for commands that take none.
+func noArguments(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
 		return nil
 	}
+	var text string
+	switch {
+	case cmd.HasSubCommands():
+		text = fmt.Sprintf("no command is called %q", args[0])
+		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+			text += fmt.Sprintf("; did you mean %q?", near[0])
+		}
+	default:
+		text = fmt.Sprintf("'%s' takes no argument %q", cmd.CommandPath(), args[0])
+		if cmd.Flags().Lookup("config") != nil {
+			text += "; name the file with -c"
+		}
+	}
+	return &usageError{errors.New(text)}
 }
 
 // outputFlag adds -o and returns what it was set to, once parsed.
 func outputFlag(cmd *cobra.Command, fallback string, formats ...string) func() (string, error) {
 	all := append([]string{fallback}, formats...)
-	value := cmd.Flags().StringP("output", "o", fallback, fmt.Sprintf("output format: one of %v", all))
+	value := cmd.Flags().StringP("output", "o", fallback, "output `FORMAT`: "+strings.Join(all, " or "))
+	if err := cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(all, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+		panic("BUG: " + err.Error())
+	}
 	return func() (string, error) {
 		for _, format := range all {
 			if format == *value {
 				return format, nil
 			}
 		}
-		return "", &usageError{fmt.Errorf("no output format is called %q; there are %v", *value, all)}
+		return "", &usageError{fmt.Errorf("no output format is called %q; there are %s", *value, strings.Join(all, " and "))}
 	}
 }

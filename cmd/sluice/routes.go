@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -15,9 +16,9 @@ func newRoutes() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "routes [-c FILE] [-o table|json]",
 		Short: "Show the route table in matching order, of a file or of the running gateway",
-		Args:  usageArgs(cobra.NoArgs),
+		Args:  noArguments,
 	}
-	file := configFlag(cmd, "configuration file; without it, ask the running gateway")
+	file := configFlag(cmd, "configuration `FILE`; without it, ask the running gateway")
 	admin := adminFlag(cmd)
 	output := outputFlag(cmd, "table", "json")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -27,17 +28,21 @@ func newRoutes() *cobra.Command {
 		}
 		var rows []snapshot.Row
 		if *file == "" {
-			err = admin().get(cmd, "/_gateway/routes", nil, &rows)
-		} else {
-			var compiled *snapshot.Compiled
-			if compiled, err = compile(cmd.ErrOrStderr(), *file); err == nil {
-				rows = snapshot.Table(compiled.Router)
+			gateway, err := admin()
+			if err != nil {
+				return err
 			}
+			if err := gateway.get(cmd, "/_gateway/routes", nil, &rows); err != nil {
+				return err
+			}
+		} else {
+			compiled, err := compile(cmd.ErrOrStderr(), *file)
+			if err != nil {
+				return err
+			}
+			rows = snapshot.Table(compiled.Router)
 		}
-		switch {
-		case err != nil:
-			return err
-		case format == "json":
+		if format == "json" {
 			return printJSON(cmd.OutOrStdout(), rows)
 		}
 		return printRoutes(cmd.OutOrStdout(), rows)
@@ -57,7 +62,7 @@ func printRoutes(w io.Writer, rows []snapshot.Row) error {
 		for _, step := range row.Middleware {
 			steps = append(steps, step.Kind)
 		}
-		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\n", row.Priority, row.ID, listeners, row.Match, strings.Join(steps, ","), row.Destination)
+		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\n", row.Priority, row.ID, listeners, row.Match, cmp.Or(strings.Join(steps, ","), "none"), row.Destination)
 	}
 	return table.Flush()
 }

@@ -20,16 +20,16 @@ import (
 func newRun() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run [-c FILE]",
-		Short: "Serve",
+		Short: "Serve a configuration",
 		Long: "Serve the configuration in FILE: by default sluice.yaml, else " + systemFile + `.
 
 SIGHUP reads it again, SIGUSR1 reopens the access log, SIGTERM and SIGINT drain and
 stop (a second one ends at once), SIGUSR2 hands the sockets to a new binary at the
 same path and then drains.`,
-		Args: usageArgs(cobra.NoArgs),
+		Args: noArguments,
 	}
-	flag := configFlag(cmd, "configuration file")
-	level := cmd.Flags().String("log-level", "info", "debug, info, warn or error")
+	flag := configFlag(cmd, "configuration `FILE`")
+	level := cmd.Flags().String("log-level", "info", "least `LEVEL` that is logged: debug, info, warn or error")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		path, err := configFile(*flag)
 		if err != nil {
@@ -37,29 +37,32 @@ same path and then drains.`,
 		}
 		var at slog.Level
 		if err := at.UnmarshalText([]byte(*level)); err != nil {
-			return &usageError{fmt.Errorf("--log-level: %w", err)}
+			return &usageError{fmt.Errorf("--log-level: no level is called %q; there are debug, info, warn and error", *level)}
 		}
 		sockets, err := app.Inherit()
 		if err != nil {
 			return err
 		}
-		signal.Ignore(syscall.SIGPIPE) // a reader of the log that leaves must not end the gateway
 		stdout, stderr := telemetry.NewSharedWriter(cmd.OutOrStdout()), telemetry.NewSharedWriter(cmd.ErrOrStderr())
 		log := telemetry.NewLogger(stderr, at)
 		gateway := app.New(app.Options{Source: file.New(path, file.Options{Logger: log}), Log: log, Stdout: stdout, Stderr: stderr, Sockets: sockets})
-		return serve(cmd, gateway, log)
+		return serve(cmd, gateway, log, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2)
 	}
 	return cmd
 }
 
-// serve runs a gateway until a signal ends it.
-func serve(cmd *cobra.Command, gateway *app.Gateway, log *slog.Logger) error {
+// serve runs a gateway until a signal ends it. Meanwhile it obeys the signals
+// that are named.
+func serve(cmd *cobra.Command, gateway *app.Gateway, log *slog.Logger, obeyed ...os.Signal) error {
+	signal.Ignore(syscall.SIGPIPE) // a reader of the log that leaves must not end the gateway
 	// After the first signal the second has its usual effect: it ends the process.
 	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
 	context.AfterFunc(ctx, stop)
 	steer := make(chan os.Signal, 8)
-	signal.Notify(steer, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2)
+	if len(obeyed) > 0 { // of none, Notify makes all
+		signal.Notify(steer, obeyed...)
+	}
 	defer signal.Stop(steer)
 	go func() {
 		for {

@@ -12,7 +12,7 @@ func newSchema() *cobra.Command {
 		Use:   "schema",
 		Short: "Print the JSON Schema of the configuration",
 		Long:  "Print the JSON Schema of the configuration, made from the code; with --markdown the reference for people.",
-		Args:  usageArgs(cobra.NoArgs),
+		Args:  noArguments,
 	}
 	markdown := cmd.Flags().Bool("markdown", false, "print the configuration reference in Markdown instead")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

@@ -26,7 +26,7 @@ func newStatus() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show listeners, upstreams and endpoints of the running gateway",
-		Args:  usageArgs(cobra.NoArgs),
+		Args:  noArguments,
 	}
 	admin := adminFlag(cmd)
 	output := outputFlag(cmd, "table", "json")
@@ -36,11 +36,17 @@ func newStatus() *cobra.Command {
 			return err
 		}
 		var s status
-		gateway := admin()
-		for path, into := range map[string]any{
-			"/_gateway/config": &s.Revision, "/_gateway/listeners": &s.Listeners, "/_gateway/upstreams": &s.Upstreams, "/_gateway/problems": &s.Problems,
+		gateway, err := admin()
+		if err != nil {
+			return err
+		}
+		for _, read := range []struct {
+			path string
+			into any
+		}{
+			{"/_gateway/config", &s.Revision}, {"/_gateway/listeners", &s.Listeners}, {"/_gateway/upstreams", &s.Upstreams}, {"/_gateway/problems", &s.Problems},
 		} {
-			if err := gateway.get(cmd, path, nil, into); err != nil {
+			if err := gateway.get(cmd, read.path, nil, read.into); err != nil {
 				return err
 			}
 		}
@@ -59,7 +65,9 @@ func printStatus(w io.Writer, s *status) error {
 	for _, l := range s.Listeners {
 		fmt.Fprintf(table, "%s\t%s\t%d\n", l.Name, l.Address, l.Connections)
 	}
-	fmt.Fprintln(table, "\nUPSTREAM\tENDPOINT\tWEIGHT\tVERSION\tACTIVE\tREQUESTS\tFAILURES")
+	if len(s.Upstreams) > 0 {
+		fmt.Fprintln(table, "\nUPSTREAM\tENDPOINT\tWEIGHT\tVERSION\tACTIVE\tREQUESTS\tFAILURES")
+	}
 	for _, u := range s.Upstreams {
 		for _, e := range u.Endpoints {
 			fmt.Fprintf(table, "%s\t%s\t%d\t%s\t%d\t%d\t%d\n", u.Name, e.URL, e.Weight, e.Version, e.Active, e.Requests, e.Failures)

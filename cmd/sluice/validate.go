@@ -10,9 +10,9 @@ func newValidate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "validate [-c FILE]",
 		Short: "Build everything without serving, and tell each problem",
-		Args:  usageArgs(cobra.NoArgs),
+		Args:  noArguments,
 	}
-	flag := configFlag(cmd, "configuration file")
+	flag := configFlag(cmd, "configuration `FILE` (default sluice.yaml, else "+systemFile+")")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		file, err := configFile(*flag)
 		if err != nil {
@@ -23,8 +23,15 @@ func newValidate() *cobra.Command {
 			return err
 		}
 		gateway := compiled.Gateway
-		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is valid: %d listeners, %d routes, %d upstreams\n", file, len(gateway.Listeners), len(gateway.Routes), len(gateway.Upstreams))
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s is valid: %s, %s, %s\n", file, count(len(gateway.Listeners), "listener"), count(len(gateway.Routes), "route"), count(len(gateway.Upstreams), "upstream"))
 		return err
 	}
 	return cmd
+}
+
+func count(n int, noun string) string {
+	if n != 1 {
+		noun += "s"
+	}
+	return fmt.Sprintf("%d %s", n, noun)
 }

@@ -16,7 +16,7 @@ func newVersion() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Show the version, the commit and the Go version",
-		Args:  usageArgs(cobra.NoArgs),
+		Args:  noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			_, err := fmt.Fprintf(cmd.OutOrStdout(), "sluice %s\ncommit %s\n%s %s/%s\n", cmp.Or(version, "dev"), cmp.Or(commit, builtFrom(), "unknown"), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 			return err

@@ -1,6 +1,8 @@
 package app
 
 import (
+	"cmp"
+	"errors"
 	"time"
 
 	"sluice/internal/admin"
@@ -31,7 +33,7 @@ func (g *Gateway) apply(update provider.Update) []model.Problem {
 			return problems
 		}
 		if err := g.replace(compiled, update.Source); err != nil {
-			problems = append(problems, model.Problem{Position: model.Position{File: update.Documents[0].Name}, Message: err.Error()})
+			problems = append(problems, model.Problem{Position: model.Position{File: update.Documents[0].Name}, Message: cmp.Or(errors.Unwrap(err), err).Error()}) // without the lease's key, which says it twice
 			compiled = nil
 		}
 	}

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 
+	"golang.org/x/net/http/httpguts"
+
 	"sluice/internal/canonical"
 	"sluice/internal/message"
 )
@@ -17,44 +19,63 @@ func Question(method, target string, headers []string, ip string) (*message.Requ
 	var err error
 	if ip != "" {
 		if client, err = netip.ParseAddr(ip); err != nil {
-			return nil, client, &QuestionError{"ip is no address: " + ip}
+			return nil, client, &QuestionError{"ip is no address: " + strconv.Quote(ip)}
 		}
 		client = client.Unmap().WithZone("")
 	}
 	if method == "" {
 		method = "GET"
 	}
-	request := &message.Request{Protocol: message.HTTP11, Method: strings.ToUpper(method), Scheme: "http", Target: target, Host: "localhost", Path: target}
-	if scheme, rest, ok := strings.Cut(target, "://"); ok {
-		request.Scheme = scheme
-		request.Host, request.Path, _ = strings.Cut(rest, "/")
-		request.Path = "/" + request.Path
-		if host, query, found := strings.Cut(request.Host, "?"); found { // http://host?query
-			request.Host, request.Path = host, "/?"+query
-		}
-		if !canonical.ValidAuthority(request.Host) {
-			return nil, client, &QuestionError{"the URL has no valid host: " + target}
-		}
-	}
-	if request.Path == "" {
-		return nil, client, &QuestionError{"url is missing; give an absolute URL or a path"}
-	}
-	request.Path, _, _ = strings.Cut(request.Path, "#")
-	if path, query, found := strings.Cut(request.Path, "?"); found {
-		request.Path, request.Query = path, "?"+query
+	request := &message.Request{Protocol: message.HTTP11, Method: strings.ToUpper(method), Scheme: "http", Target: target, Host: "localhost"}
+	if err := setTarget(request, target); err != nil {
+		return nil, client, err
 	}
 	for _, header := range headers {
 		name, value, ok := strings.Cut(header, ":")
-		if name = strings.TrimSpace(name); !ok || name == "" {
+		value = strings.TrimSpace(value)
+		if !ok || !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
 			return nil, client, &QuestionError{"a header is not of the form Name: value: " + strconv.Quote(header)}
 		}
-		if value = strings.TrimSpace(value); message.Lookup(name) == message.Host {
+		if message.Lookup(name) == message.Host {
 			request.Host = value
 		} else {
 			request.Fields.Add(name, value)
 		}
 	}
 	return request, client, nil
+}
+
+// setTarget fills in what the URL, or the path, of a question says.
+func setTarget(request *message.Request, target string) error {
+	if target == "" {
+		return &QuestionError{"url is missing; give an absolute URL or a path"}
+	}
+	for i := range len(target) {
+		if target[i] <= ' ' || target[i] == 0x7f {
+			return &QuestionError{"the URL has a space or a control character, which a request cannot have: " + strconv.Quote(target)}
+		}
+	}
+	target, _, _ = strings.Cut(target, "#") // which no client sends
+	path, query, found := strings.Cut(target, "?")
+	if found {
+		request.Query = "?" + query
+	}
+	if scheme, rest, absolute := strings.Cut(path, "://"); absolute {
+		request.Scheme = strings.ToLower(scheme)
+		request.Host, path, _ = strings.Cut(rest, "/")
+		path = "/" + path
+		switch {
+		case request.Scheme != "http" && request.Scheme != "https":
+			return &QuestionError{"the URL is neither http nor https: " + strconv.Quote(target)}
+		case !canonical.ValidAuthority(request.Host):
+			return &QuestionError{"the URL has no valid host: " + strconv.Quote(target)}
+		}
+	}
+	if !strings.HasPrefix(path, "/") && !(path == "*" && request.Method == "OPTIONS") {
+		return &QuestionError{"neither a URL, such as http://api.example.com/users, nor a path, such as /users: " + strconv.Quote(target)}
+	}
+	request.Path = path
+	return nil
 }
 
 // QuestionError is a question that makes no sense, in a sentence.
