@@ -21,6 +21,7 @@ func (a *API) dashboard(w http.ResponseWriter, _ *http.Request) {
 	if s == nil {
 		return
 	}
+	problems := a.problems()
 	var page bytes.Buffer
 	err := dashboardPage.Execute(&page, struct {
 		Revision  snapshot.Revision
@@ -29,7 +30,8 @@ func (a *API) dashboard(w http.ResponseWriter, _ *http.Request) {
 		Upstreams any
 		Routes    []snapshot.Row
 		Problems  []model.Problem
-	}{s.Revision, a.gateway.Ready(), a.listeners(s), a.upstreams(s), snapshot.Table(s.Router), a.problems()})
+		Refused   bool
+	}{s.Revision, a.gateway.Ready(), a.listeners(s), a.upstreams(s), snapshot.Table(s.Router), problems, model.Refused(problems)})
 	if err != nil {
 		a.log.Error("the dashboard was not made", "error", err)
 		problem(w, http.StatusInternalServerError, "internal", "The dashboard could not be made; the log says why.")

@@ -200,14 +200,16 @@ func conditions(list []model.Condition) map[string]string {
 	return out
 }
 
-// String is the match on one line.
+// String is the match on one line; what is not said matches anything.
 func (m Match) String() string {
 	var parts []string
 	add := func(text string) { parts = append(parts, text) }
 	if len(m.Methods) > 0 {
 		add(strings.Join(m.Methods, "|"))
 	}
-	add(cmp.Or(strings.Join(m.Hosts, "|"), "*"))
+	if len(m.Hosts) > 0 {
+		add(strings.Join(m.Hosts, "|"))
+	}
 	switch {
 	case m.Path != "":
 		add(m.Path)
@@ -227,5 +229,5 @@ func (m Match) String() string {
 	if len(m.ClientIP) > 0 {
 		add("from " + strings.Join(m.ClientIP, "|"))
 	}
-	return strings.Join(parts, " ")
+	return cmp.Or(strings.Join(parts, " "), "anything")
 }
