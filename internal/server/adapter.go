@@ -165,13 +165,16 @@ func (t *turn) note(err error) {
 	}
 }
 
-// blame returns the error behind an error: where the client's body failed, what
-// the upstream did about it is not the cause.
+// blame returns the error behind an error: where the client's body failed or
+// the gateway stops, what a handler made of that is not the cause.
 func (t *turn) blame(err error) error {
 	if t.body != nil {
 		if own := t.body.failure(); own != nil {
 			return own
 		}
+	}
+	if cause := context.Cause(t.ctx); errors.Is(cause, errStopped) {
+		return cause
 	}
 	return err
 }

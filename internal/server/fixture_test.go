@@ -244,6 +244,10 @@ func (c *client) head(method string) head {
 	if err != nil {
 		c.Fatalf("reading a response: %v", err)
 	}
+	c.Cleanup(func() {
+		_ = c.Conn.Close() // else closing the body would wait for its end
+		_ = r.Body.Close()
+	})
 	return head{r.StatusCode, r.Header, r.Close, r.Body}
 }
 

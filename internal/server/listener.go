@@ -77,45 +77,73 @@ func (l *Listener) Release() {
 }
 
 // Shutdown is Release for a process that ends: it waits until every exchange
-// and tunnel is done, or until ctx ends; then it cuts the rest and says so with
-// an error that wraps ctx's cause.
+// and tunnel is done, or until ctx ends; then it ends the rest, and says so with
+// an error that wraps ctx's cause. Exchanges get a moment to answer 503, so it
+// may return a little after ctx; one that notices nothing is not waited for.
 func (l *Listener) Shutdown(ctx context.Context) error {
 	l.Release()
-	select {
-	case <-l.quiet:
+	if l.isQuiet() {
 		return nil
-	default:
 	}
 	select {
 	case <-l.quiet:
 		return nil
 	case <-ctx.Done():
 	}
-	count := l.cut()
-	patience := time.NewTimer(l.limits.end)
-	defer patience.Stop()
-	select {
-	case <-l.quiet:
-	case <-patience.C:
+	count := l.interrupt()
+	if !l.quietWithin(l.limits.answer) {
+		l.cut()
+		l.quietWithin(l.limits.end)
 	}
-	return fmt.Errorf("listener %s: %d connections were cut: %w", l.model.Load().Name, count, context.Cause(ctx))
+	return fmt.Errorf("listener %s: %d connections were ended: %w", l.model.Load().Name, count, context.Cause(ctx))
 }
 
 // errStopped ends exchanges that outlast the drain time.
 var errStopped = errors.New("the gateway stopped before the exchange was done")
 
-// cut ends every connection and exchange, and tells how many there were.
-func (l *Listener) cut() int {
+func (l *Listener) isQuiet() bool {
+	select {
+	case <-l.quiet:
+		return true
+	default:
+		return false
+	}
+}
+
+func (l *Listener) quietWithin(wait time.Duration) bool {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-l.quiet:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// interrupt ends every exchange, and tells how many connections there were.
+func (l *Listener) interrupt() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for c := range l.conns {
-		c.interrupt(pipeline.NewError(pipeline.Internal, errStopped))
+		stopped := pipeline.NewError(pipeline.Overloaded, errStopped)
+		stopped.Detail = "The gateway is stopping."
+		stopped.Close = true
+		c.interrupt(stopped)
+	}
+	return len(l.conns)
+}
+
+// cut ends every connection.
+func (l *Listener) cut() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for c := range l.conns {
 		if c.busy.Load() && !c.tunnel.Load() {
 			c.reset()
 		}
 		c.kill()
 	}
-	return len(l.conns)
 }
 
 // sweep closes idle connections. One that is new and silent may have a request
@@ -145,9 +173,7 @@ func (l *Listener) settle() {
 	if l.tasks > 0 || !l.ending.Load() {
 		return
 	}
-	select {
-	case <-l.quiet:
-	default:
+	if !l.isQuiet() {
 		close(l.quiet)
 	}
 }

@@ -45,7 +45,8 @@ type limits struct {
 	drain      time.Duration // how long the rest of a small body is waited for
 	linger     time.Duration // how long a closing connection reads on, for its client to read the answer
 	fresh      time.Duration // how long a new connection without a byte is not idle while the listener ends
-	end        time.Duration // how long exchanges that were cut may take to notice
+	answer     time.Duration // how long exchanges that outlast the drain time may still answer
+	end        time.Duration // how long they may take to notice that they were cut
 }
 
 func standard() limits {
@@ -55,6 +56,7 @@ func standard() limits {
 		drain:      5 * time.Second,
 		linger:     5 * time.Second,
 		fresh:      time.Second,
+		answer:     250 * time.Millisecond,
 		end:        time.Second,
 	}
 }

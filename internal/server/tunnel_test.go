@@ -156,12 +156,12 @@ func TestATunnelOutlivesReloadAndRelease(t *testing.T) {
 	exchange("after the release")
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
-	if err := f.listener.Shutdown(ctx); err == nil || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "1 connections were cut") {
+	if err := f.listener.Shutdown(ctx); err == nil || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "1 connections were ended") {
 		t.Errorf("%v", err)
 	}
 	c.ends()
 	endpoint.ends()
-	if x := f.next(t); x.Err == nil || x.Err.Word != pipeline.Internal {
+	if x := f.next(t); x.Err == nil || x.Err.Word != pipeline.Overloaded {
 		t.Errorf("%v", x.Err)
 	}
 }
@@ -235,14 +235,16 @@ func TestErrorsOfATunnel(t *testing.T) {
 				x.Response = &message.Response{Status: 101, Tunnel: tunnel, Fields: message.Fields{{Name: "Upgrade", Value: "x", ID: message.Upgrade}}}
 				return nil
 			})
-			c := f.dial().send(upgrade + "up")
+			c := f.dial().send(upgrade)
+			c.head("GET")
 			if test.tunnel.closeWrite != nil {
 				c.closeWrite()
+			} else {
+				_, _ = io.WriteString(c.Conn, "up") // it may be over already
 			}
 			if x := f.next(t); x.Err == nil || x.Err.Word != test.word {
 				t.Errorf("%v", x.Err)
 			}
-			c.head("GET")
 			c.ends()
 		})
 	}
