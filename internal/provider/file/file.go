@@ -175,7 +175,7 @@ func (p *Provider) check(out func(provider.Update)) {
 		p.watch()
 		return
 	}
-	if now.lost(p.seen) || extras.lost(p.extras) {
+	if now.unsettled(p.seen) || extras.unsettled(p.extras) {
 		if p.missing.IsZero() {
 			p.missing = time.Now()
 		}

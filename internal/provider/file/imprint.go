@@ -92,10 +92,16 @@ func (p imprints) equal(other imprints) bool {
 	return true
 }
 
-// lost tells whether a path that had content before has none now.
-func (p imprints) lost(before imprints) bool {
+// unsettled tells whether a path has just lost what it had, or has just come to
+// be with nothing in it, as happens in the middle of a save.
+func (p imprints) unsettled(before imprints) bool {
+	for path, now := range p {
+		if then, ok := before[path]; now.blank && (!ok || then.sum != now.sum) {
+			return true
+		}
+	}
 	for path, then := range before {
-		if now, ok := p[path]; !then.blank && (!ok || now.blank) {
+		if _, ok := p[path]; !ok && !then.blank {
 			return true
 		}
 	}

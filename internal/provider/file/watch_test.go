@@ -104,7 +104,11 @@ func TestWatchOfAFileThatJustChanged(t *testing.T) {
 			updates <- u
 		})
 	}()
-	t.Cleanup(func() { <-ended })
+	t.Cleanup(func() {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
 	r.next()
 	if u := r.next(); u.Forced {
 		t.Errorf("got %+v", u)
@@ -255,18 +259,31 @@ func TestImprints(t *testing.T) {
 	s := save{t, t.TempDir()}
 	s.write("full", "x")
 	s.write("blank", " \n")
-	before := printFiles([]string{s.path("full"), s.path("blank"), s.path("none")})
-	if now := printFiles([]string{s.path("full"), s.path("blank"), s.path("none")}); !now.equal(before) || now.lost(before) {
-		t.Error("nothing changed")
+	paths := []string{s.path("full"), s.path("blank"), s.path("none")}
+	before := printFiles(paths)
+	check := func(what string, now imprints, equal, unsettled bool) {
+		t.Helper()
+		if now.equal(before) != equal || before.equal(now) != equal {
+			t.Errorf("%s: equal is %v", what, !equal)
+		}
+		if now.unsettled(before) != unsettled {
+			t.Errorf("%s: unsettled is %v", what, !unsettled)
+		}
 	}
-	if now := printFiles([]string{s.path("full"), s.path("blank")}); now.equal(before) || before.equal(now) || now.lost(before) {
-		t.Error("a path less")
-	}
+	check("nothing changed", printFiles(paths), true, false)
+	check("a blank path less", printFiles([]string{s.path("full"), s.path("none")}), false, false)
+	check("a path less", printFiles([]string{s.path("blank"), s.path("none")}), false, true)
+	check("a missing path more", printFiles(append(paths, s.path("other"))), false, true)
 	s.write("blank", "y")
+	check("no longer blank", printFiles(paths), false, false)
+	s.write("none", "")
+	check("made, and not written", printFiles(paths), false, true)
+	s.write("none", "z")
+	check("made", printFiles(paths), false, false)
 	s.write("full", "\t")
-	if now := printFiles([]string{s.path("full"), s.path("blank"), s.path("none")}); now.equal(before) || !now.lost(before) {
-		t.Error("a file is blank now")
-	}
+	check("emptied", printFiles(paths), false, true)
+	s.remove("full")
+	check("gone", printFiles(paths), false, true)
 	if got := printAll([]string{s.path("*"), s.path("[")}); len(got) != 4 {
 		t.Errorf("%d paths", len(got))
 	}
