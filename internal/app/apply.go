@@ -3,6 +3,7 @@ package app
 import (
 	"cmp"
 	"errors"
+	"strings"
 	"time"
 
 	"sluice/internal/admin"
@@ -54,9 +55,19 @@ func (g *Gateway) apply(update provider.Update) []model.Problem {
 	if compiled != nil {
 		revision := g.current.Load().Revision
 		g.metrics.ConfigServed(uint64(revision.Number), revision.Time)
-		g.log.Info("configuration serves", "revision", revision.Number, "routes", len(compiled.Gateway.Routes), "took", time.Since(began).Round(time.Microsecond))
+		g.log.Info("configuration serves", "revision", revision.Number, "listeners", g.addresses(), "admin", g.admin.Addr().String(), "routes", len(compiled.Gateway.Routes), "took", time.Since(began).Round(time.Microsecond))
 	}
 	return problems
+}
+
+// addresses are those of the listeners that serve, for the log.
+func (g *Gateway) addresses() string {
+	var list []string
+	for _, listener := range g.current.Load().Listeners {
+		status := listener.Status()
+		list = append(list, status.Name+"="+status.Address)
+	}
+	return strings.Join(list, " ")
 }
 
 // replace builds a snapshot, starts what is new in it, makes it the serving
