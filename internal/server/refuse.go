@@ -42,14 +42,17 @@ func (l *Listener) refuse(inner net.Conn, m *model.Listener) {
 		refusal.Detail = "Too many connections."
 		refusal.Close = true
 		pipeline.Fail(x, refusal)
-		answer(inner, x)
+		written := answer(inner, x)
 		l.done(x)
+		if half, ok := inner.(halfCloser); written && ok && half.CloseWrite() == nil {
+			_, _ = io.CopyN(io.Discard, inner, keepAliveBody) // a moment for the client to read
+		}
 	}()
 }
 
-// answer writes a response that the gateway made itself, and gives the client
-// a moment to read it. Whether it does is its own affair.
-func answer(inner net.Conn, x *pipeline.Exchange) {
+// answer writes a response that the gateway made itself, and tells whether it
+// could.
+func answer(inner net.Conn, x *pipeline.Exchange) bool {
 	body, err := io.ReadAll(x.Response.Body)
 	if err != nil {
 		panic("BUG: a problem document cannot be read: " + err.Error())
@@ -58,12 +61,10 @@ func answer(inner net.Conn, x *pipeline.Exchange) {
 	fields.Put(message.ContentLength, decimal(int64(len(body))))
 	fields.Put(message.Date, date(time.Now()))
 	if inner.SetDeadline(time.Now().Add(refusalTime)) != nil {
-		return
+		return false
 	}
 	head := appendHead(nil, x.Response.Status, fields)
 	n, err := inner.Write(append(head, body...))
 	x.BytesOut = max(0, int64(n-len(head)))
-	if half, ok := inner.(halfCloser); err == nil && ok && half.CloseWrite() == nil {
-		_, _ = io.CopyN(io.Discard, inner, keepAliveBody)
-	}
+	return err == nil
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -421,6 +422,31 @@ func TestInformationalResponses(t *testing.T) {
 	x.Inform(103, message.Fields{{Name: "X-Late", Value: "1"}}) // dropped: the exchange is over
 	if _, body := c.send("GET / HTTP/1.0\r\n\r\n").answer("GET"); body != "none" {
 		t.Errorf("an HTTP/1.0 client: %q", body)
+	}
+}
+
+// The transport informs and reads the body on goroutines of its own.
+func TestInformingWhileTheBodyIsRead(t *testing.T) {
+	f := start(t, func(x *pipeline.Exchange) error {
+		var group sync.WaitGroup
+		group.Go(func() {
+			for range 20 {
+				x.Inform(103, message.Fields{{Name: "Link", Value: "</a>"}})
+			}
+		})
+		defer group.Wait()
+		return swallow(x)
+	})
+	c := f.dial().send(post("Content-Length: 3\r\nExpect: 100-continue\r\n", ""))
+	seen := map[int]int{}
+	for seen[200] == 0 {
+		response := c.head("POST")
+		if seen[response.StatusCode]++; response.StatusCode == 100 {
+			c.send("abc")
+		}
+	}
+	if seen[100] != 1 {
+		t.Errorf("%v", seen)
 	}
 }
 

@@ -250,6 +250,42 @@ func TestErrorsOfATunnel(t *testing.T) {
 	}
 }
 
+// Who has said all may be gone when the other goes on: nobody's fault.
+func TestATunnelHalfOfWhichIsOver(t *testing.T) {
+	tests := []struct {
+		name   string
+		tunnel scriptedTunnel
+		client func(c *client)
+	}{
+		{"the endpoint", scriptedTunnel{Reader: errorReader{io.EOF}, Writer: errorWriter{io.ErrClosedPipe}}, func(c *client) {
+			if rest := c.rest(); rest != "" {
+				t.Errorf("%q", rest)
+			}
+			c.send("up")
+		}},
+		{"the client", scriptedTunnel{Reader: endless{}, Writer: io.Discard}, func(c *client) {
+			c.closeWrite()
+			c.Close() // with much unread
+		}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			f := start(t, func(x *pipeline.Exchange) error {
+				x.Response = &message.Response{Status: 101, Tunnel: &onceTunnel{scriptedTunnel: &test.tunnel, wake: discardPipe()}}
+				return nil
+			})
+			c := f.dial().send(upgrade)
+			c.head("GET")
+			test.client(c)
+			if x := f.next(t); x.Err != nil && test.name == "the endpoint" {
+				t.Errorf("%v", x.Err)
+			} else if x.Err != nil && x.Err.Word != pipeline.ClientClosed { // its end and its reset race
+				t.Errorf("%v", x.Err)
+			}
+		})
+	}
+}
+
 // onceTunnel can be closed more than once, and wakes its reader.
 type onceTunnel struct {
 	*scriptedTunnel
