@@ -88,7 +88,7 @@ func (l *loader) include(document Document, above []string) {
 	if !ok || src.root == nil || src.root.Kind != yaml.MappingNode {
 		return
 	}
-	quiet := newDecoder(src, nil, Environment{}, newCollector(), func(string) {})
+	quiet := newDecoder(src, nil, Environment{}.withDefaults(), newCollector(), l.note)
 	var list *yaml.Node
 	for _, p := range quiet.pairs(src.root) {
 		if p.key.Value == "include" {
@@ -117,7 +117,7 @@ func (l *loader) pattern(document Document, pattern string, from place, above []
 		return
 	}
 	l.note(path)
-	matches, err := filepath.Glob(path) // sorted
+	matches, err := Glob(path)
 	if err != nil {
 		l.out.add(from, fmt.Sprintf("%s is no pattern of file names: %v", short(pattern), err), "")
 	}
@@ -126,10 +126,31 @@ func (l *loader) pattern(document Document, pattern string, from place, above []
 	}
 }
 
+// Glob returns the paths that a pattern of include matches, sorted. As in a
+// shell, a name that begins with a dot has to be asked for: editors put locks
+// and unsaved text beside a file under such names.
+func Glob(pattern string) ([]string, error) {
+	matches, err := filepath.Glob(pattern)
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(matches, func(match string) bool {
+		asked := strings.Split(filepath.ToSlash(pattern), "/")
+		names := strings.Split(filepath.ToSlash(match), "/")
+		for i := 1; i <= min(len(names), len(asked)); i++ { // from the end: what is in front may be written in two ways
+			name := names[len(names)-i]
+			if strings.HasPrefix(name, ".") && !strings.HasPrefix(asked[len(asked)-i], ".") {
+				return true
+			}
+		}
+		return false
+	}), nil
+}
+
 // identify names a file so that two ways to it are one.
 func identify(name string) string {
-	if real, err := filepath.EvalSymlinks(name); err == nil {
-		name = real
+	if target, err := filepath.EvalSymlinks(name); err == nil {
+		name = target
 	}
 	if absolute, err := filepath.Abs(name); err == nil {
 		name = absolute

@@ -300,6 +300,15 @@ func TestWaysToSave(t *testing.T) {
 			s.write("conf.d/a.yaml", "a: 2")
 			s.remove("conf.d/a.yaml~")
 		}, include + " conf.d/a.yaml=a: 2"},
+		{"an included file, as Emacs saves", conf, func(s save) {
+			s.link("ann@host.123:456", "conf.d/.#a.yaml") // its lock, while there is something to save
+			s.write("conf.d/#a.yaml#", "a: 15")
+			pause(5 * quiet)
+			s.rename("conf.d/a.yaml", "conf.d/a.yaml~")
+			s.write("conf.d/a.yaml", "a: 2")
+			s.remove("conf.d/.#a.yaml")
+			s.remove("conf.d/#a.yaml#")
+		}, include + " conf.d/a.yaml=a: 2"},
 		{"the directory of a pattern comes later", func(s save) { s.write("sluice.yaml", "include: [conf.d/*.yaml]") }, func(s save) {
 			s.mkdir("conf.d")
 			pause(2 * quiet)

@@ -5,8 +5,9 @@ import (
 	"crypto/sha256"
 	"io"
 	"os"
-	"path/filepath"
 	"time"
+
+	"sluice/internal/config"
 )
 
 // largest bounds how much of a file is compared; documents that large are
@@ -41,7 +42,7 @@ func printAll(paths []string) imprints {
 		if !hasMeta(path) {
 			continue
 		}
-		matches, err := filepath.Glob(path)
+		matches, err := config.Glob(path)
 		if err != nil {
 			continue // the loader tells
 		}

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/fsnotify/fsnotify"
+
+	"sluice/internal/config"
 )
 
 // watcher watches the directories in which a change can alter what some paths
@@ -194,7 +196,7 @@ func (w *watcher) tracePattern(pattern string) {
 		if hasMeta(base) || hasMeta(parent) {
 			parents := []string{parent}
 			if hasMeta(parent) {
-				matches, err := filepath.Glob(parent)
+				matches, err := config.Glob(parent)
 				if err != nil {
 					return // the loader tells of a bad pattern
 				}
