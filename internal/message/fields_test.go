@@ -206,3 +206,22 @@ func TestResponseClose(t *testing.T) {
 		t.Errorf("closed %d, %d", body.closed, tunnel.closed)
 	}
 }
+
+func TestLookupIgnoresCaseOfLettersOnly(t *testing.T) {
+	for _, name := range []string{"Via\x00", "v\x49a\r", "X\rRequest-ID", "Content\rLength", "SET\x0dCOOKIE", "te\x20", "t%", "\x14E", "Ho\u017f", "coo\u212aie"} {
+		if got := Lookup(name); got != Other {
+			t.Errorf("%q is %s", name, got)
+		}
+	}
+}
+
+func BenchmarkLookup(b *testing.B) {
+	for _, name := range []string{"Content-Length", "content-length", "X-Something-Else"} {
+		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				Lookup(name)
+			}
+		})
+	}
+}

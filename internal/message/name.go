@@ -99,27 +99,71 @@ var spelling = [nameCount]string{
 	XResponseTime:              "X-Response-Time",
 }
 
-// byLength holds the names of each length: a look-up compares few candidates
-// and allocates nothing.
-var byLength = func() (index [32][]Name) {
+// slots is the size of the table of names: a power of two, well above nameCount.
+const slots = 256
+
+// table holds the names at their hashes, or behind them where taken: a look-up
+// compares one name, seldom two, and allocates nothing.
+var table = func() (t [slots]Name) {
 	for n := Other + 1; n < nameCount; n++ {
-		length := len(spelling[n])
-		index[length] = append(index[length], n)
+		at := hash(spelling[n])
+		for t[at] != Other {
+			at = (at + 1) % slots
+		}
+		t[at] = n
 	}
-	return index
+	return t
 }()
+
+// lowered are the spellings in lower case, which many clients send: a look-up
+// then has no letters to fold.
+var lowered = func() (names [nameCount]string) {
+	for n, name := range spelling {
+		names[n] = strings.ToLower(name)
+	}
+	return names
+}()
+
+// longest is the length of the longest name.
+var longest = func() (most int) {
+	for _, name := range spelling {
+		most = max(most, len(name))
+	}
+	return most
+}()
+
+// hash is of the length and three letters; it ignores case. The factors spread
+// the present names without a collision.
+func hash(name string) uint {
+	length := uint(len(name))
+	first, middle, last := uint(name[0]|0x20), uint(name[length/2]|0x20), uint(name[length-1]|0x20)
+	return (length*75 + first*238 + middle*6 + last*107) % slots
+}
 
 // Lookup returns the Name of a field name, ignoring case, or Other.
 func Lookup(name string) Name {
-	if len(name) >= len(byLength) {
+	if name == "" || len(name) > longest {
 		return Other
 	}
-	for _, n := range byLength[len(name)] {
-		if strings.EqualFold(spelling[n], name) {
+	for at := hash(name); ; at = (at + 1) % slots {
+		n := table[at]
+		if n == Other || spelling[n] == name || lowered[n] == name || equalFold(spelling[n], name) {
 			return n
 		}
 	}
-	return Other
+}
+
+// equalFold is strings.EqualFold for a known name, which is ASCII.
+func equalFold(known, name string) bool {
+	if len(known) != len(name) {
+		return false
+	}
+	for i := range len(known) {
+		if a, b := known[i], name[i]; a != b && (a^b != 0x20 || a|0x20 < 'a' || a|0x20 > 'z') {
+			return false
+		}
+	}
+	return true
 }
 
 // String returns the usual spelling, empty for Other.
