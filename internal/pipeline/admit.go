@@ -68,6 +68,8 @@ func admitTarget(x *Exchange, tooLarge *Error, report func(violation error)) *Er
 		return tooLarge
 	case r.Host != "" && !canonical.ValidAuthority(r.Host), r.Host == "" && r.Protocol != message.HTTP10:
 		return NewError(BadRequest, errors.New("invalid Host"))
+	case strings.Contains(r.Target, "#"):
+		return NewError(BadRequest, errors.New("a fragment in the target")) // RFC 9112 3.2: no form has one
 	case r.Method == "OPTIONS" && r.Path == "*":
 		return nil
 	}

@@ -259,6 +259,7 @@ func TestAdmitRefuses(t *testing.T) {
 		{"a bad Host, HTTP/1.0", func(x *pipeline.Exchange) { x.Request.Host, x.Request.Protocol = "user@a", message.HTTP10 }, pipeline.BadRequest},
 		{"OPTIONS *", func(x *pipeline.Exchange) { x.Request.Method, x.Request.Target, x.Request.Path = "OPTIONS", "*", "*" }, ""},
 		{"GET *", func(x *pipeline.Exchange) { x.Request.Target, x.Request.Path = "*", "*" }, pipeline.BadPath},
+		{"a fragment", func(x *pipeline.Exchange) { x.Request.Target = "/a#b" }, pipeline.BadRequest},
 		{"a bad path", func(x *pipeline.Exchange) { x.Request.Path = "/a/..%2Fb" }, pipeline.BadPath},
 		{"an encoded slash, refused", func(x *pipeline.Exchange) { x.Request.Path, x.Listener.Paths.EncodedSlash = "/a%2Fb", "refuse" }, pipeline.BadPath},
 	} {
