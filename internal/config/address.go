@@ -55,7 +55,7 @@ func parseUnix(dir, path string) (string, *fault) {
 }
 
 func validPort(port string, least int) bool {
-	for i := 0; i < len(port); i++ {
+	for i := range len(port) {
 		if port[i] < '0' || port[i] > '9' {
 			return false
 		}
@@ -82,7 +82,7 @@ func validName(name string) bool {
 		if label == "" || len(label) > 63 {
 			return false
 		}
-		for i := 0; i < len(label); i++ {
+		for i := range len(label) {
 			c := label[i]
 			if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '_') {
 				return false

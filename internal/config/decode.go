@@ -68,11 +68,10 @@ var (
 	textTypes   = reflect.TypeFor[textType]()
 	laterType   = reflect.TypeFor[Later]()
 	defaultType = reflect.TypeFor[Defaulter]()
-	locateType  = reflect.TypeFor[locatable]()
 )
 
 func newDecoder(src *source, kinds []Kind, env Environment, out *collector, file func(string)) *decoder {
-	return &decoder{src: src, env: env, file: file, kinds: kinds, out: out, types: map[reflect.Type]*structType{}, left: 1_000_000 + len(src.text)/2}
+	return &decoder{src: src, env: env, file: file, kinds: kinds, out: out, types: map[reflect.Type]*structType{}, left: 600_000 + len(src.text)/2}
 }
 
 func (d *decoder) here(n *yaml.Node) place { return place{d.src, n} }

@@ -25,7 +25,7 @@ func (c *collector) hint(name string, candidates []string) string {
 func (c *collector) nearest(name string, candidates []string) string {
 	plain := plainName(name)
 	best, bestDistance := "", max(1, min(3, len(plain)/3))+1
-	if len(plain) > 100 {
+	if len(plain) > 100 || len(c.problems) > mostProblems {
 		return ""
 	}
 	for _, candidate := range candidates {
@@ -44,7 +44,17 @@ func (c *collector) nearest(name string, candidates []string) string {
 }
 
 func plainName(name string) string {
-	return strings.ToLower(strings.NewReplacer("-", "", "_", "").Replace(name))
+	var plain []byte
+	for i := range len(name) {
+		switch c := name[i]; {
+		case c == '-' || c == '_':
+		case 'A' <= c && c <= 'Z':
+			plain = append(plain, c-'A'+'a')
+		default:
+			plain = append(plain, c)
+		}
+	}
+	return string(plain)
 }
 
 // distance is the optimal string alignment distance: insertions, deletions,

@@ -130,34 +130,27 @@ func fromJSON(text string) string {
 		return text
 	}
 	out := make([]byte, 0, len(text))
-	begins, quote := true, byte(0)
-	for i := 0; i < len(text); i++ {
+	begins := true // a value may begin here
+	for i := 0; i < len(text); {
 		c := text[i]
 		switch {
-		case quote == '"' && c == '\\' && i+1 < len(text):
-			i++
-			if text[i] != '/' {
-				out = append(out, c)
-			}
-			c = text[i]
-		case quote != 0:
-			if c == quote {
-				quote, begins = 0, false
-			}
+		case c == '"', c == '\'' && begins:
+			end := quoted(text, i)
+			out = append(out, unescapeSlashes(text[i:end])...)
+			i, begins = end, false
+			continue
+		case c == '#' && i > 0 && (text[i-1] == ' ' || text[i-1] == '\n'):
+			end := i + max(1, strings.IndexByte(text[i:], '\n'))
+			out = append(out, text[i:end]...)
+			i = end
+			continue
 		case c == '\t':
 			c = ' '
-		case c == '"', c == '\'' && begins:
-			quote = c
-		case c == '#' && i > 0 && (text[i-1] == ' ' || text[i-1] == '\n'):
-			for i+1 < len(text) && text[i+1] != '\n' {
-				out = append(out, c)
-				i++
-				c = text[i]
-			}
 		case c != ' ' && c != '\n' && c != '\r':
 			begins = c == '{' || c == '[' || c == ',' || c == ':'
 		}
 		out = append(out, c)
+		i++
 	}
 	return surrogates.ReplaceAllStringFunc(string(out), func(pair string) string {
 		var s string
@@ -166,6 +159,37 @@ func fromJSON(text string) string {
 		}
 		return s
 	})
+}
+
+// quoted returns the index after the quoted text that begins at start.
+func quoted(text string, start int) int {
+	for i := start + 1; i < len(text); i++ {
+		switch {
+		case text[i] == '\\' && text[start] == '"':
+			i++
+		case text[i] == text[start]:
+			return i + 1
+		}
+	}
+	return len(text)
+}
+
+// unescapeSlashes makes \/ a slash in a text in double quotes.
+func unescapeSlashes(text string) string {
+	if text[0] != '"' || !strings.Contains(text, `\/`) {
+		return text
+	}
+	out := make([]byte, 0, len(text))
+	for i := 0; i < len(text); i++ {
+		if text[i] == '\\' && i+1 < len(text) {
+			if text[i+1] != '/' {
+				out = append(out, text[i])
+			}
+			i++
+		}
+		out = append(out, text[i])
+	}
+	return string(out)
 }
 
 var surrogates = regexp.MustCompile(`\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}`)

@@ -24,7 +24,7 @@ func parsePath(t text) (model.Path, *fault) {
 	}
 	parts := strings.Split(canonicalText[1:], "/")
 	if len(parts) != len(segments) {
-		return model.Path{}, faulty(fmt.Sprintf("has dot segments or repeated slashes beside parameters: %s", short(t.written)), "write it without them")
+		return model.Path{}, faulty(fmt.Sprintf("has dot segments or repeated slashes beside parameters: %s", short(t.shown())), "write it without them")
 	}
 	var out strings.Builder
 	for i := range segments {
@@ -100,7 +100,7 @@ func escapeUnsafe(s string) string {
 		return s
 	}
 	var out strings.Builder
-	for i := 0; i < len(s); i++ {
+	for i := range len(s) {
 		if s[i] == ' ' || s[i] >= 0x80 {
 			fmt.Fprintf(&out, "%%%02X", s[i])
 		} else {
@@ -121,11 +121,11 @@ func parseSegments(t text) ([]model.Segment, *fault) {
 		if strings.Contains(t.s, "://") {
 			hint = "hosts stand under hosts"
 		}
-		return nil, faulty(fmt.Sprintf("must begin with a slash: %s", short(t.written)), hint)
+		return nil, faulty(fmt.Sprintf("must begin with a slash: %s", short(t.shown())), hint)
 	case len(t.s) > longestPath:
 		return nil, faulty(fmt.Sprintf("is longer than %d bytes", longestPath), "")
 	case strings.ContainsAny(t.s, "?#"):
-		return nil, faulty(fmt.Sprintf("must be a path alone, without ? and #: %s", short(t.written)), "conditions on the query stand under query")
+		return nil, faulty(fmt.Sprintf("must be a path alone, without ? and #: %s", short(t.shown())), "conditions on the query stand under query")
 	}
 	var segments []model.Segment
 	for start := 1; start <= len(t.s); {
@@ -171,13 +171,13 @@ func parseSegment(t text) (model.Segment, *fault) {
 		return model.Segment{Param: "*", Rest: true}, nil
 	case strings.HasPrefix(s, ":") && t.structural(0):
 		if !isParameterName(s[1:]) {
-			return model.Segment{}, faulty(fmt.Sprintf("has %s, which is no name of a parameter", short(s)), "a name has letters, digits, _ and -, and begins with a letter")
+			return model.Segment{}, faulty(fmt.Sprintf("has %s, which is no name of a parameter", short(t.shown())), "a name has letters, digits, _ and -, and begins with a letter")
 		}
 		return model.Segment{Param: s[1:]}, nil
 	case len(s) > 2 && s[0] == '{' && t.structural(0) && s[1] != '{' && s[len(s)-1] == '}' && t.structural(len(s)-1) && !strings.ContainsAny(s[1:len(s)-1], "{}"):
 		name, isRest := strings.CutSuffix(s[1:len(s)-1], "...")
 		if !isParameterName(name) {
-			return model.Segment{}, faulty(fmt.Sprintf("has %s, which is no name of a parameter", short(s)), "a name has letters, digits, _ and -, and begins with a letter; write {{ and }} for braces")
+			return model.Segment{}, faulty(fmt.Sprintf("has %s, which is no name of a parameter", short(t.shown())), "a name has letters, digits, _ and -, and begins with a letter; write {{ and }} for braces")
 		}
 		return model.Segment{Param: name, Rest: isRest}, nil
 	}
@@ -188,12 +188,12 @@ func parseSegment(t text) (model.Segment, *fault) {
 		case !t.structural(i) || c != '{' && c != '}' && c != '*':
 			literal.WriteByte(c)
 		case c == '*':
-			return model.Segment{}, faulty(fmt.Sprintf("has a * within the segment %s", short(s)), "a * stands alone and last; use path_regex for more")
+			return model.Segment{}, faulty(fmt.Sprintf("has a * within the segment %s", short(t.shown())), "a * stands alone and last; use path_regex for more")
 		case i+1 < len(s) && s[i+1] == c && t.structural(i+1):
 			literal.WriteByte(c)
 			i++
 		default:
-			return model.Segment{}, faulty(fmt.Sprintf("has a parameter within the segment %s", short(s)), "a parameter is a whole segment; write {{ and }} for braces, or use path_regex")
+			return model.Segment{}, faulty(fmt.Sprintf("has a parameter within the segment %s", short(t.shown())), "a parameter is a whole segment; write {{ and }} for braces, or use path_regex")
 		}
 	}
 	return model.Segment{Literal: literal.String()}, nil

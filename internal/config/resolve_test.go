@@ -499,3 +499,44 @@ func TestLoadOfWhatCannotBeRead(t *testing.T) {
 		}
 	}
 }
+
+func TestManyListeners(t *testing.T) {
+	var text strings.Builder
+	text.WriteString("listeners:\n")
+	for i := range 1001 {
+		fmt.Fprintf(&text, "  l%d: {address: \"unix:s%d\"}\n", i, i)
+	}
+	if problems := resolveAny(t, text.String()).Problems; len(problems) != 1 || problems[0].Line != 1002 {
+		t.Error(problems)
+	}
+}
+
+// TestLoopback holds which admin addresses need no token.
+func TestLoopback(t *testing.T) {
+	for address, needsToken := range map[string]bool{
+		"127.0.0.1:1": false, "127.8.8.8:1": false, "[::1]:1": false, "localhost:1": false, "unix:admin.sock": false, "[::ffff:127.0.0.1]:1": false,
+		":1": true, "0.0.0.0:1": true, "[::]:1": true, "10.0.0.1:1": true, "gateway:1": true,
+	} {
+		result := resolveAny(t, fmt.Sprintf("%sadmin: {address: %q}\n", listen, address))
+		if refused := result.Gateway == nil; refused != needsToken || refused && !strings.Contains(result.Problems[0].Message, "token") {
+			t.Errorf("%s: %v", address, result.Problems)
+		}
+		if result := resolveAny(t, fmt.Sprintf("%sadmin: {address: %q, token: t}\n", listen, address)); result.Gateway == nil {
+			t.Errorf("%s with a token: %v", address, result.Problems)
+		}
+	}
+}
+
+// TestSecretsStayOut holds that no problem tells what came from outside.
+func TestSecretsStayOut(t *testing.T) {
+	for _, line := range []string{
+		"admin: {token: '${S} x'}", "drain_timeout: ${S}", "engine: ${S}", "response_time_header: ${S}", "metrics: {max_series_per_family: '${S}'}", "access_log: {sample: '${S}', format: '${S}'}",
+		"admin: {public: ['${S}']}", "routes: [{match: {path: '${S}'}, respond: {status: '${S}'}}]", "routes: [{match: {path: '/${S}{'}, respond: {}}]",
+	} {
+		for _, p := range resolveAny(t, listen+line+"\n", "S=hunter2").Problems {
+			if strings.Contains(p.Error(), "hunter2") {
+				t.Errorf("%s: %v", line, p)
+			}
+		}
+	}
+}

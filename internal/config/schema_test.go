@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -50,6 +51,7 @@ func TestSchemaIsOne(t *testing.T) {
 		t.Error(schema["$schema"], schema["type"])
 	}
 	definitions := schema["$defs"].(map[string]any)
+	words := strings.Fields("$schema $defs $ref title type description properties additionalProperties required anyOf enum const items default pattern minProperties maxProperties")
 	var walk func(value any, properties bool)
 	walk = func(value any, properties bool) {
 		switch v := value.(type) {
@@ -64,7 +66,7 @@ func TestSchemaIsOne(t *testing.T) {
 				}
 			}
 			for key, inner := range v {
-				if !properties && !strings.Contains(" $schema $defs $ref title type description properties additionalProperties required anyOf enum const items default pattern minProperties maxProperties ", " "+key+" ") {
+				if !properties && !slices.Contains(words, key) {
 					t.Errorf("%s is no key of a schema", key)
 				}
 				if key != "default" || properties {

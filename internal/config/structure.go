@@ -238,8 +238,14 @@ func (d *decoder) list(n *yaml.Node, v reflect.Value) {
 		d.mismatch(n, "a list", hint)
 		return
 	}
+	if d.left < 0 {
+		return
+	}
 	items := reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content))
 	for i, item := range n.Content {
+		if d.left < 0 {
+			break
+		}
 		d.path = append(d.path, hop{index: i})
 		d.setDefaults(items.Index(i).Addr())
 		d.decode(item, items.Index(i))

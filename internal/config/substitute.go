@@ -30,6 +30,15 @@ func (t text) structural(i int) bool {
 	return n == len(t.foreign) || i < t.foreign[n].start
 }
 
+// shown is the text for a message: as it was written where it has something from
+// outside, which may be a secret.
+func (t text) shown() string {
+	if len(t.foreign) > 0 {
+		return t.written
+	}
+	return t.s
+}
+
 // after returns the index of the first span that ends after i.
 func (t text) after(i int) int {
 	return sort.Search(len(t.foreign), func(n int) bool { return t.foreign[n].end > i })
@@ -108,7 +117,7 @@ func (s *substitution) run(raw string) {
 func braces(raw string) map[int]int {
 	pairs := map[int]int{}
 	var open []int
-	for i := 0; i < len(raw); i++ {
+	for i := range len(raw) {
 		switch raw[i] {
 		case '{':
 			open = append(open, i)
@@ -162,7 +171,7 @@ func (s *substitution) putFile(path string) {
 }
 
 func variableName(name string) bool {
-	for i := 0; i < len(name); i++ {
+	for i := range len(name) {
 		c := name[i]
 		if !(c == '_' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || i > 0 && '0' <= c && c <= '9') {
 			return false

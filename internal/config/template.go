@@ -138,7 +138,7 @@ func placeholderNames(parameters []string) []string {
 }
 
 func isParameterName(name string) bool {
-	for i := 0; i < len(name); i++ {
+	for i := range len(name) {
 		c := name[i]
 		if !(c == '_' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || i > 0 && ('0' <= c && c <= '9' || c == '-')) {
 			return false
@@ -149,7 +149,7 @@ func isParameterName(name string) bool {
 
 // isToken tells whether s is a token (RFC 9110 5.6.2): a method, a field name.
 func isToken(s string) bool {
-	for i := 0; i < len(s); i++ {
+	for i := range len(s) {
 		c := s[i]
 		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0) {
 			return false

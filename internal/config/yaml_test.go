@@ -83,7 +83,7 @@ func TestBombs(t *testing.T) {
 		fmt.Fprintf(&merges, "x%d: &x%d {b%d: 1, <<: [%s]}\n", i, i, i, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*x%d, ", i-1), 9), ", "))
 	}
 	hosts := "[" + strings.TrimSuffix(strings.Repeat("a.example, ", 5000), ", ") + "]"
-	many := listen + "routes:\n  - &r {match: {hosts: &h " + hosts + "}, respond: {}}\n" + strings.Repeat("  - {match: {hosts: *h}, respond: {}}\n", 5000)
+	many := listen + "routes:\n  - &r {match: {hosts: &h " + hosts + "}, respond: {}}\n" + strings.Repeat("  - {match: {hosts: *h}, respond: {}}\n", 20_000)
 	for name, text := range map[string]string{
 		"lists of lists":   listen + lists.String() + "routes: *x39\n",
 		"merges of merges": listen + merges.String() + "admin: {<<: *x39}\n",
@@ -97,11 +97,10 @@ func TestBombs(t *testing.T) {
 	} {
 		start := time.Now()
 		result := resolveAny(t, text)
-		t.Log(name, time.Since(start))
 		if result.Gateway != nil || len(result.Problems) == 0 {
 			t.Errorf("%s is accepted", name)
 		}
-		if took := time.Since(start); took > 20*time.Second { // a second or two here; without bounds, years
+		if took := time.Since(start); took > time.Minute { // a second here; without bounds, an hour or more
 			t.Errorf("%s took %v", name, took)
 		}
 	}
