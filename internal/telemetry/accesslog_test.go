@@ -244,11 +244,11 @@ func TestAccessLogIsSharedByItsSettings(t *testing.T) {
 // Two snapshots, of which the older one drains, write to the same file.
 func TestAccessLogsOfOneFileKeepLinesWhole(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "access.log")
-	a := startLog(t, settings(path), Options{})
+	a := startLog(t, settings(path), Options{QueueBytes: 64 << 20})
 	s := settings(path)
 	s.Skip = []string{"/x"}
-	b := startLog(t, s, Options{})
-	const each = 5000
+	b := startLog(t, s, Options{QueueBytes: 64 << 20})
+	const each = 2000
 	agent := strings.Repeat("a", 500)
 	var wg sync.WaitGroup
 	for _, l := range []*logTest{a, b} {
