@@ -154,7 +154,7 @@ func (d *decoder) follow(n *yaml.Node) (*yaml.Node, bool) {
 }
 
 func isNullNode(n *yaml.Node) bool {
-	return n.Kind == yaml.ScalarNode && n.Style == 0 && natureOf(n.Value) == isNull
+	return n.Kind == yaml.ScalarNode && n.Style == 0 && isNullText(n.Value)
 }
 
 // decode puts a node into v, which is addressable, and reports what is wrong.

@@ -16,30 +16,30 @@ func (r *resolver) match(in *route) model.Match {
 	m := &in.Match
 	built := model.Match{ClientIP: prefixes(m.ClientIP)}
 	r.pathCondition(in, &built)
-	seen := map[string]bool{}
+	hosts := newNames(len(m.Hosts))
 	for i, host := range m.Hosts {
 		name, f := parseHost(host, true)
 		switch {
 		case host == "" && in.broken:
 		case f != nil:
 			r.out.add(in.below(item("match.hosts", i)), fmt.Sprintf("hosts[%d] %s", i, f.message), f.hint)
-		case seen[name]:
+		case hosts[name]:
 			r.out.add(in.below(item("match.hosts", i)), fmt.Sprintf("the host %s is here twice", name), "")
 		}
-		seen[name] = true
+		hosts.note(name)
 		built.Hosts = append(built.Hosts, name)
 	}
-	clear(seen)
+	methods := newNames(len(m.Methods))
 	for i, method := range m.Methods {
 		f := checkMethod(method)
 		switch {
 		case method == "" && in.broken:
 		case f != nil:
 			r.out.add(in.below(item("match.methods", i)), fmt.Sprintf("methods[%d] %s", i, f.message), f.hint)
-		case seen[method]:
+		case methods[method]:
 			r.out.add(in.below(item("match.methods", i)), fmt.Sprintf("the method %s is here twice", method), "")
 		}
-		seen[method] = true
+		methods.note(method)
 		built.Methods = append(built.Methods, method)
 	}
 	for _, list := range []struct {
@@ -58,6 +58,22 @@ func (r *resolver) match(in *route) model.Match {
 	built.Query = r.conditions(m.Query, queryName)
 	built.Cookies = r.conditions(m.Cookies, cookieName)
 	return built
+}
+
+// names are those of a list so far. One that can have no repetition is nil.
+type names map[string]bool
+
+func newNames(length int) names {
+	if length < 2 {
+		return nil
+	}
+	return make(names, length)
+}
+
+func (n names) note(name string) {
+	if n != nil {
+		n[name] = true
+	}
 }
 
 // item is the path of an item of a list, for place.below.

@@ -105,10 +105,7 @@ func (r *resolver) routeListeners(in *route, built *model.Route) {
 	if in.Listeners != nil && len(in.Listeners) == 0 {
 		r.out.add(in.below("listeners"), "listeners is an empty list, so that no request could reach the route", "leave the key out for all listeners")
 	}
-	var seen map[string]bool
-	if len(in.Listeners) > 0 {
-		seen = make(map[string]bool, len(in.Listeners))
-	}
+	seen := newNames(len(in.Listeners))
 	for i, name := range in.Listeners {
 		where := item("listeners", i)
 		switch _, ok := r.listeners[name]; {
@@ -117,7 +114,7 @@ func (r *resolver) routeListeners(in *route, built *model.Route) {
 		case seen[name]:
 			r.out.add(in.below(where), fmt.Sprintf("the listener %s is named twice", name), "")
 		}
-		seen[name] = true
+		seen.note(name)
 	}
 	built.Listeners = in.Listeners
 }

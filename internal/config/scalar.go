@@ -35,10 +35,19 @@ var (
 	floatForm = regexp.MustCompile(`^(?:[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$`)
 )
 
-func natureOf(s string) nature {
+func isNullText(s string) bool {
 	switch s {
 	case "", "~", "null", "Null", "NULL":
+		return true
+	}
+	return false
+}
+
+func natureOf(s string) nature {
+	if isNullText(s) {
 		return isNull
+	}
+	switch s {
 	case "true", "True", "TRUE", "false", "False", "FALSE":
 		return isBool
 	}

@@ -30,7 +30,7 @@ func (r *resolver) upstream(name string, u *upstream) *model.Upstream {
 	if len(u.Endpoints) == 0 {
 		r.out.add(u.below("endpoints"), fmt.Sprintf("the upstream %s has no endpoints", name), "write endpoints: [http://HOST:PORT]")
 	}
-	seen := map[string]bool{}
+	seen := newNames(len(u.Endpoints))
 	for i := range u.Endpoints {
 		e := &u.Endpoints[i]
 		endpoint, f := parseEndpoint(e.src.Dir, e.URL)
@@ -44,7 +44,7 @@ func (r *resolver) upstream(name string, u *upstream) *model.Upstream {
 		if f == nil && seen[endpoint.Address+endpoint.BasePath] {
 			r.out.warn(e.below("url"), fmt.Sprintf("the upstream %s has the endpoint %s twice", name, e.URL), "use weight to give it a greater share")
 		}
-		seen[endpoint.Address+endpoint.BasePath] = true
+		seen.note(endpoint.Address + endpoint.BasePath)
 		built.Endpoints = append(built.Endpoints, endpoint)
 	}
 	r.weights(name, u, built)
