@@ -89,6 +89,7 @@ func New(o Options) *Gateway {
 		g.sockets = &Sockets{}
 	}
 	g.builder = snapshot.Builder{
+		Current:   &g.current,
 		Registry:  &g.registry,
 		Kinds:     Kinds(),
 		Metrics:   g.metrics,

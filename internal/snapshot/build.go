@@ -17,6 +17,7 @@ import (
 
 // Builder makes snapshots from compiled configurations. Its fields are set once.
 type Builder struct {
+	Current   *Current        // where the snapshots will serve
 	Registry  *lease.Registry // what lives on between snapshots
 	Kinds     []pipeline.Kind
 	Metrics   *telemetry.Metrics
@@ -29,7 +30,7 @@ type Builder struct {
 // Build composes a snapshot. It acquires what the snapshot needs and starts
 // nothing: Commit does. A snapshot that is not used is released.
 func (b *Builder) Build(compiled *Compiled, revision Revision) *Snapshot {
-	s := &Snapshot{Compiled: compiled, Revision: revision, metrics: b.Metrics, log: b.Log, Leases: b.Registry.NewSet()}
+	s := &Snapshot{Compiled: compiled, Revision: revision, metrics: b.Metrics, process: b.Log, current: b.Current, Leases: b.Registry.NewSet()}
 	gateway := compiled.Gateway
 	s.accessLog = telemetry.AcquireAccessLog(s.Leases, gateway.AccessLog, b.AccessLog)
 	groups := map[*model.Upstream]*upstream.Group{}

@@ -45,7 +45,20 @@ func (r *served) Observe(x *pipeline.Exchange) {
 		r.upstream.Observe(x.UpstreamTime)
 	}
 	r.snapshot.metrics.RequestEnded()
-	r.snapshot.accessLog.Log(&record)
+	r.snapshot.log(&record)
+}
+
+// log writes an exchange's line: into the log of its snapshot, or, where a
+// reload has ended that while the exchange went on, into the present one.
+func (s *Snapshot) log(record *telemetry.Record) {
+	for at := s; !at.accessLog.Log(record); {
+		next := s.current.Load()
+		if next == at { // the process ends
+			at.accessLog.Drop()
+			return
+		}
+		at = next
+	}
 }
 
 // status is the one that the client saw, or 499 where it left before.

@@ -36,7 +36,8 @@ type Snapshot struct {
 	unmatched *served   // for what reached no route
 	accessLog *telemetry.AccessLog
 	metrics   *telemetry.Metrics
-	log       *slog.Logger
+	process   *slog.Logger
+	current   *Current
 
 	// Leases is what the snapshot holds; its owner may acquire more before
 	// Commit.
@@ -114,6 +115,6 @@ func (s *Snapshot) reportPath(listener *model.Listener) func(error) {
 	}
 	return func(violation error) {
 		s.metrics.Listener(listener.Name).PathViolation()
-		s.log.Warn("a path would be refused", "listener", listener.Name, "violation", violation)
+		s.process.Warn("a path would be refused", "listener", listener.Name, "violation", violation)
 	}
 }

@@ -161,8 +161,7 @@ func openLog(path string) (*os.File, error) {
 }
 
 // Release lets what is queued be written, then the file be closed. It returns
-// at once; Wait tells when it is done. Lines that come afterwards are dropped
-// and counted.
+// at once; Wait tells when it is done. Lines that come afterwards are not taken.
 func (l *AccessLog) Release() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -211,24 +210,30 @@ func (l *AccessLog) Reopen() error {
 }
 
 // Log queues the line of an exchange, unless its path or the sample leaves it
-// out. It keeps nothing of r.
-func (l *AccessLog) Log(r *Record) {
+// out; where the queue is full, the line is dropped and counted. It keeps nothing
+// of r. false says that the log was released and has done nothing: the line
+// belongs into the log that came after.
+func (l *AccessLog) Log(r *Record) (taken bool) {
 	if l.settings.Output == "none" || l.skip[r.Path] {
-		return
+		return true
 	}
 	if l.settings.Sample < 1 && l.options.Random() >= l.settings.Sample {
-		return
+		return true
 	}
 	// Encoded outside of the lock, on the stack but for a huge line.
 	var scratch [1024]byte
 	line := l.encode(scratch[:0], r)
 
 	l.mu.Lock()
-	if l.released || len(l.queue)+len(line) > l.options.QueueBytes {
+	if l.released {
+		l.mu.Unlock()
+		return false
+	}
+	if len(l.queue)+len(line) > l.options.QueueBytes {
 		l.dropped++
 		l.mu.Unlock()
 		l.options.Metrics.accessLogDropped(1)
-		return
+		return true
 	}
 	first := len(l.queue) == 0
 	l.queue = append(l.queue, line...)
@@ -240,7 +245,11 @@ func (l *AccessLog) Log(r *Record) {
 	if half {
 		notify(l.hurry)
 	}
+	return true
 }
+
+// Drop counts a line that no log takes any more.
+func (l *AccessLog) Drop() { l.options.Metrics.accessLogDropped(1) }
 
 func (l *AccessLog) encode(dst []byte, r *Record) []byte {
 	switch l.settings.Format {
