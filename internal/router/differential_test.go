@@ -120,6 +120,7 @@ func newPair(t testing.TB, routes []*model.Route) *pair {
 }
 
 func (p *pair) check(t testing.TB, request *message.Request, listener string, client netip.Addr) router.Result {
+	t.Helper()
 	result := p.router.Match(request, listener, client)
 	route, params, allow := p.reference.match(newRefRequest(request, listener, client))
 	want := router.Result{Index: slices.Index(p.router.Routes(), route), Params: params, Allow: allow}

@@ -9,9 +9,6 @@ func parameter(query, name string) (string, bool) {
 	for query != "" {
 		var pair string
 		pair, query, _ = strings.Cut(query, "&")
-		if pair == "" {
-			continue
-		}
 		key, value, _ := strings.Cut(pair, "=")
 		if decodesTo(key, name) {
 			return value, true

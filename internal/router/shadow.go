@@ -143,7 +143,7 @@ func (p *plan) covers(q *plan) bool {
 		}
 	}
 	if p.set != anyMethod {
-		if q.set == anyMethod || q.set&^p.set != 0 {
+		if q.set&^p.set != 0 { // any has bits that no list has
 			return false
 		}
 		for _, other := range q.others {
