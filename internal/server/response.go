@@ -163,10 +163,23 @@ func (t *turn) head(withBody bool) {
 	if length, told := t.contentLength(withBody); told {
 		h[headerName(&message.Field{Name: "Content-Length", ID: message.ContentLength}, r.Status)] = []string{decimal(length)}
 	}
-	if t.closing && t.r.ProtoMajor == 1 {
-		h["Connection"] = []string{"close"}
+	if t.r.ProtoMajor == 1 {
+		t.connection(h)
 	}
 	t.w.WriteHeader(r.Status)
+}
+
+// connection sets what is about the connection. A 426 has to tell what to
+// upgrade to (RFC 9110 15.5.22), so there Upgrade goes to the client.
+func (t *turn) connection(h http.Header) {
+	if t.closing {
+		h["Connection"] = []string{"close"} // net/http looks at the first
+	}
+	upgrade := t.x.Response.Fields.Get(message.Upgrade)
+	if t.x.Response.Status == http.StatusUpgradeRequired && upgrade != "" && httpguts.ValidHeaderFieldValue(upgrade) {
+		h["Upgrade"] = []string{upgrade}
+		h["Connection"] = append(h["Connection"], "Upgrade")
+	}
 }
 
 // contentLength is what Content-Length tells (RFC 9110 8.6), if it is sent.
