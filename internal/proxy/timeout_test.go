@@ -29,7 +29,11 @@ func (f *fake) RoundTrip(ctx context.Context, request *message.Request, inform f
 		defer request.Body.Close()
 		if f.head >= 0 {
 			read := make(chan error, 1)
-			go func() { _, err := io.Copy(io.Discard, request.Body); read <- err }()
+			var body io.Reader = request.Body
+			if request.Length != message.Unknown { // as a transport, no byte further
+				body = io.LimitReader(body, request.Length)
+			}
+			go func() { _, err := io.Copy(io.Discard, body); read <- err }()
 			select {
 			case err := <-read:
 				if err != nil {
@@ -123,7 +127,7 @@ func TestTimeouts(t *testing.T) {
 		"response, no body":            {limits: model.RouteTimeouts{Response: 5 * s}, transport: fake{head: 6 * s}, after: 5 * s, early: true, cause: "timeout of 5s"},
 		"response, in time":            {limits: model.RouteTimeouts{Response: 5 * s}, transport: fake{head: 4 * s, pauses: seconds(9)}, after: 13 * s},
 		"response, from the end":       {limits: model.RouteTimeouts{Response: 5 * s}, body: seconds(4, 4), length: message.Unknown, transport: fake{head: 6 * s}, after: 13 * s, early: true, cause: "timeout of 5s"},
-		"response, from a known end":   {limits: model.RouteTimeouts{Response: 5 * s}, body: seconds(4, 4), length: 2, transport: fake{head: 6 * s}, after: 13 * s, early: true, cause: "timeout of 5s"},
+		"response, from a known end":   {limits: model.RouteTimeouts{Response: 5 * s}, body: seconds(4, 4, 100), length: 2, transport: fake{head: 6 * s}, after: 13 * s, early: true, cause: "timeout of 5s"},
 		"response, of an empty body":   {limits: model.RouteTimeouts{Response: 5 * s}, body: seconds(), length: 0, transport: fake{head: 6 * s}, after: 5 * s, early: true, cause: "timeout of 5s"},
 		"response, answered before":    {limits: model.RouteTimeouts{Response: 5 * s}, body: seconds(100), length: message.Unknown, transport: fake{head: -1, pauses: seconds(50)}, after: 50 * s},
 		"response, despite 103":        {limits: model.RouteTimeouts{Response: 5 * s}, transport: fake{head: 9 * s, inform: 1 * s}, after: 5 * s, early: true, cause: "timeout of 5s"},
@@ -207,31 +211,42 @@ func TestIdleTunnel(t *testing.T) {
 	})
 }
 
-// The endpoint may answer, and the exchange end, before the request's end comes.
+// The endpoint may answer before the request's end comes; then nothing waits
+// for a head any more.
 func TestRequestThatEndsLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var sending io.Reader
-		spy := &spying{Transport: &fake{head: -1}, body: &sending}
-		limits := model.RouteTimeouts{Response: time.Second, Idle: time.Second, Total: 10 * time.Second}
+		spy := &spying{Transport: &fake{head: -1, pauses: seconds(9)}}
+		limits := model.RouteTimeouts{Response: time.Second, Idle: 10 * time.Second, Total: 20 * time.Second}
 		g := forward(t, &model.Route{Timeouts: limits}, spy, model.Endpoint{URL: "http://e", Weight: 1})
-		if text := g.pass(exchange(t.Context(), post(drip(t.Context(), seconds(2)...), message.Unknown))); text != "" {
-			t.Errorf("got %q", text)
+		x := exchange(t.Context(), post(drip(t.Context(), seconds(2)...), message.Unknown))
+		if err := g.Serve(x); err != nil {
+			t.Fatal(err)
 		}
-		if text, err := io.ReadAll(sending); string(text) != "." || err != nil {
-			t.Errorf("got %q, %v", text, err)
+		if text, err := io.ReadAll(spy.body); string(text) != "." || err != nil {
+			t.Errorf("the endpoint got %q, %v", text, err)
+		}
+		if spy.ctx.Err() != nil {
+			t.Error("the attempt is over before its response")
+		}
+		if text := g.drain(x); text != "." {
+			t.Errorf("the client got %q", text)
+		}
+		if spy.ctx.Err() == nil {
+			t.Error("the attempt goes on after its response")
 		}
 		g.quiet(0)
 	})
 }
 
-// spying shows the body that the transport is given.
+// spying shows what the transport is given.
 type spying struct {
 	pipeline.Transport
-	body *io.Reader
+	ctx  context.Context
+	body io.Reader
 }
 
 func (s *spying) RoundTrip(ctx context.Context, request *message.Request, inform func(int, message.Fields)) (*message.Response, error) {
-	*s.body = request.Body
+	s.ctx, s.body = ctx, request.Body
 	return s.Transport.RoundTrip(ctx, request, inform)
 }
 

@@ -224,6 +224,19 @@ func TestClientFaultsAreNotTheUpstreams(t *testing.T) {
 	}
 }
 
+// Where the end of an attempt breaks the client's body, the end is the cause.
+func TestBodyThatFailsBecauseTheAttemptEnded(t *testing.T) {
+	endpoint := scripted(t, func(p *peer) { _, _ = io.Copy(io.Discard, p) })
+	transport := open(t, endpoint, setup{})
+	for range 50 {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		body := readerFunc(func([]byte) (int, error) { cancel(errOver); return 0, io.ErrUnexpectedEOF })
+		if err := fails(ctx, t, transport, post(body, message.Unknown)); !errors.Is(err, errOver) {
+			t.Fatalf("got %v", err)
+		}
+	}
+}
+
 func TestClientFaultAfterTheHead(t *testing.T) {
 	endpoint := scripted(t, func(p *peer) {
 		if p.head() != "" {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -198,6 +199,18 @@ func TestMaxConnectionsAndQueue(t *testing.T) {
 	}
 }
 
+func TestNobodyWaitsWithoutAQueue(t *testing.T) {
+	endpoint, arrived, answer := gated(t)
+	transport := open(t, endpoint, setup{pool: model.Pool{MaxConnections: 1}})
+	first := inBackground(t.Context(), transport, "/1")
+	within(t, "the first request", arrived)
+	wantError(t, fails(t.Context(), t, transport, get("/2")), pipeline.Overloaded)
+	answer <- struct{}{}
+	if err := within(t, "an answer", first); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestTunnelTakesAPlace(t *testing.T) {
 	endpoint := scripted(t, func(p *peer) {
 		for head := p.head(); head != ""; head = p.head() {
@@ -224,7 +237,7 @@ func TestTunnelTakesAPlace(t *testing.T) {
 }
 
 func TestGateGivesNoPlaceAway(t *testing.T) {
-	g := gate{max: 2}
+	g := gate{max: 2, maxPending: 100}
 	var inside atomic.Int64
 	var wait sync.WaitGroup
 	for i := range 50 {
@@ -246,6 +259,36 @@ func TestGateGivesNoPlaceAway(t *testing.T) {
 	wait.Wait()
 	if g.inUse != 0 || g.waiting.Len() != 0 {
 		t.Errorf("%d places taken, %d waiting", g.inUse, g.waiting.Len())
+	}
+}
+
+// A place may come in the moment in which the one that waits gives up.
+func TestGatePassesOnWhatComesTooLate(t *testing.T) {
+	for range 200 {
+		g := gate{max: 1, maxPending: 1}
+		if err := g.enter(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- g.enter(ctx) }()
+		eventually(t, "it waits", func() bool {
+			g.mu.Lock()
+			defer g.mu.Unlock()
+			if g.waiting.Len() == 0 {
+				return false
+			}
+			cancel()
+			runtime.Gosched()
+			g.pass()
+			return true
+		})
+		if within(t, "the end", done) == nil {
+			g.leave()
+		}
+		if g.inUse != 0 {
+			t.Fatal("a place is lost")
+		}
 	}
 }
 
