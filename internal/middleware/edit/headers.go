@@ -66,7 +66,7 @@ func validate(e *Edits, path string, report model.Report) (out edits) {
 	check := func(where, name string) {
 		switch {
 		case !httpguts.ValidHeaderFieldName(name):
-			report(where, "the field name "+name+" is not valid", "field names are letters, digits and -")
+			report(where, "the field name "+strconv.Quote(name)+" is not valid", "field names are letters, digits and -")
 		case engineField(name):
 			report(where, "the field "+name+" belongs to the connection and cannot be edited", "leave it to the gateway")
 		case path == "request" && message.Lookup(name) == message.Host:
