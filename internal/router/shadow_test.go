@@ -81,11 +81,11 @@ func newReferenceRoutes(routes []*model.Route) []*model.Route {
 type world struct {
 	paths []*refRequest
 	hosts []string
-	taken map[string][]bool // by condition: which of the paths
+	taken map[string][]uint64 // by condition: which of the paths, a bit each
 }
 
 func newWorld() *world {
-	w := &world{hosts: []string{"a.com", "b.a.com", "x.b.a.com", "x.a.com", "x.com", "other", "x"}, taken: map[string][]bool{}}
+	w := &world{hosts: []string{"a.com", "b.a.com", "x.b.a.com", "x.a.com", "x.com", "other", "x"}, taken: map[string][]uint64{}}
 	paths, last := []string{"*", "/"}, []string{""}
 	for range 5 {
 		var longer []string
@@ -118,20 +118,22 @@ func (w *world) pathWithin(inner, outer *model.Path) bool {
 	}
 	in, out := w.takes(inner), w.takes(outer)
 	for i := range in {
-		if in[i] && !out[i] {
+		if in[i]&^out[i] != 0 {
 			return false
 		}
 	}
 	return true
 }
 
-func (w *world) takes(path *model.Path) []bool {
+func (w *world) takes(path *model.Path) []uint64 {
 	key := string(path.Kind) + path.Text
 	list, ok := w.taken[key]
 	if !ok {
-		list = make([]bool, len(w.paths))
+		list = make([]uint64, len(w.paths)/64+1)
 		for i, q := range w.paths {
-			_, list[i] = refPath(path, q)
+			if _, fits := refPath(path, q); fits {
+				list[i/64] |= 1 << (i % 64)
+			}
 		}
 		w.taken[key] = list
 	}
