@@ -24,12 +24,12 @@ const statusPrefix = "HTTP/"
 // Transfer-Encoding in a 204; Framing.Close then says that the connection must
 // not be used again, because nobody knows what follows.
 func ResponseHead(r *message.Response, data []byte, scanned int, method string, limits Limits) (n int, f Framing, err error) {
-	for i := range min(len(data), len(statusPrefix)) {
-		if data[i] != statusPrefix[i] {
+	seen := window(data, 0, limits)
+	for i := range min(len(seen), len(statusPrefix)) {
+		if seen[i] != statusPrefix[i] {
 			return 0, f, ErrStatusLine
 		}
 	}
-	seen := window(data, 0, limits)
 	line := bytes.IndexByte(seen, '\n') + 1
 	if line == 0 {
 		return 0, f, incomplete(data, seen)
