@@ -15,10 +15,10 @@ type plan struct {
 	set      methods
 	others   []string // methods that are not standard, sorted
 	more     *conditions
-	number   uint32          // of more, once it has one
 	segments []model.Segment // of its path, if that stands in a tree or is a regex, which is within any path
 	open     bool            // more may follow the last segment
 	asks     []uint32        // numbers of its conditions on headers, query and cookies, sorted
+	rest     string          // a text for these, its other methods and clients
 	hosts    []hostRank
 	conflict bool // with an earlier route
 	never    bool // matches, for the routes before it
@@ -74,6 +74,7 @@ func newBuilder(routes []*model.Route) *builder {
 		p.set, p.others = methodSet(route.Match.Methods)
 		p.more = newConditions(route, p.others)
 		p.asks = b.numbers(p.more)
+		p.rest = rest(p)
 		p.segments, p.open = steps(&route.Match.Path)
 		b.plans[i] = p
 	}

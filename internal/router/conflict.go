@@ -114,12 +114,19 @@ func (b *builder) match(p *plan) string {
 	case model.AnyPath, "":
 	}
 	text = strconv.AppendUint(append(text, " methods "...), uint64(p.set), 10)
+	return string(text) + p.rest
+}
+
+// rest is a text that is equal for routes with equal conditions but for hosts,
+// path, listeners and standard methods, whatever their order. It is empty
+// where there are none.
+func rest(p *plan) string {
+	var text []byte
 	for _, method := range p.others {
-		text = append(append(text, ' '), method...)
+		text = append(append(text, " method "...), method...)
 	}
-	text = append(text, " conditions"...)
 	for _, ask := range p.asks {
-		text = strconv.AppendUint(append(text, ' '), uint64(ask), 10)
+		text = strconv.AppendUint(append(text, " ask "...), uint64(ask), 10)
 	}
 	clients := make([]string, 0, len(p.route.Match.ClientIP))
 	for _, prefix := range p.route.Match.ClientIP {
@@ -127,7 +134,7 @@ func (b *builder) match(p *plan) string {
 	}
 	slices.Sort(clients)
 	for _, client := range slices.Compact(clients) {
-		text = append(append(text, ' '), client...)
+		text = append(append(text, " client "...), client...)
 	}
 	return string(text)
 }

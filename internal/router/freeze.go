@@ -17,8 +17,9 @@ import (
 type freezer struct {
 	*Router
 	builder *builder
-	writer  strings.Builder // of the text
-	shaped  map[string]uint32
+	writer  strings.Builder   // of the text
+	asked   map[string]uint32 // numbers of conditions
+	shaped  map[string]uint32 // numbers of shapes
 }
 
 // freeze makes the router.
@@ -30,7 +31,7 @@ func (b *builder) freeze() *Router {
 		forks:  index{seed: seed}, exact: index{seed: seed}, wild: index{seed: seed}, wildBest: none,
 	}
 	r.routes, r.plans = b.list()
-	f := &freezer{Router: r, builder: b, shaped: map[string]uint32{}}
+	f := &freezer{Router: r, builder: b, asked: map[string]uint32{}, shaped: map[string]uint32{}}
 	f.table(b.any)
 	f.index(&r.exact, b.exact)
 	f.index(&r.wild, b.wild)
@@ -120,11 +121,7 @@ func (f *freezer) list(ranks []uint32) (from, to uint32) {
 		p := f.builder.ranked[rank].plan
 		e := entry{rank: rank, index: uint32(p.index), methods: p.set}
 		if !p.more.empty() {
-			if p.number == 0 {
-				p.number = uint32(len(f.more))
-				f.more = append(f.more, p.more)
-			}
-			e.more = p.number
+			e.more = f.conditions(p)
 		}
 		if path := &p.route.Match.Path; path.Kind == model.PatternPath {
 			e.shape = f.shape(path.Segments)
@@ -134,8 +131,23 @@ func (f *freezer) list(ranks []uint32) (from, to uint32) {
 	return from, uint32(len(f.entries))
 }
 
-// shape returns the number of a pattern's shape. Routes share shapes, so that
-// those in use stay in the processor's cache.
+// conditions returns the number of a route's conditions. Routes share equal
+// ones, so that those in use stay in the processor's cache.
+func (f *freezer) conditions(p *plan) uint32 {
+	key := strings.Join(p.more.listeners, " ") + "\n" + p.rest + "\n"
+	if p.more.path != nil {
+		key += p.more.path.String()
+	}
+	number, ok := f.asked[key]
+	if !ok {
+		number = uint32(len(f.more))
+		f.more = append(f.more, p.more)
+		f.asked[key] = number
+	}
+	return number
+}
+
+// shape returns the number of a pattern's shape, shared alike.
 func (f *freezer) shape(segments []model.Segment) uint32 {
 	sh := newShape(segments)
 	if len(sh) == 0 {
