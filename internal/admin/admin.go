@@ -158,8 +158,8 @@ func answersTo(r *http.Request, settings *model.Admin) bool {
 			return true
 		}
 	}
-	own, _, err := net.SplitHostPort(settings.Address)
-	return err == nil && own != "" && canonical.Host(own) == host
+	own := canonical.Host(settings.Address)
+	return own != "" && own == host
 }
 
 // sameOrigin tells whether a write comes from no page, or from the API's own.
