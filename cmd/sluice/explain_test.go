@@ -42,6 +42,7 @@ func TestExplain(t *testing.T) {
 	gateway := start(t, dir, "run", "-c", "it.yaml")
 	admin := gateway.addresses()["admin"]
 	both := func(t *testing.T, args ...string) []outcome {
+		t.Helper()
 		return []outcome{
 			sluice(t, dir, append([]string{"explain", "-c", "it.yaml"}, args...)...),
 			command{dir: dir, environment: []string{"SLUICE_ADMIN=http://" + admin, "SLUICE_ADMIN_TOKEN=s3cret"}}.run(t, append([]string{"explain"}, args...)...),

@@ -2,7 +2,7 @@ package main
 
 import (
 	"cmp"
-	"fmt"
+	"errors"
 	"io"
 	"strings"
 	"text/tabwriter"
@@ -52,7 +52,8 @@ func newRoutes() *cobra.Command {
 
 func printRoutes(w io.Writer, rows []snapshot.Row) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "PRIORITY\tROUTE\tLISTENERS\tMATCH\tMIDDLEWARE\tDESTINATION")
+	out := &errorWriter{w: table}
+	out.printf("PRIORITY\tROUTE\tLISTENERS\tMATCH\tMIDDLEWARE\tDESTINATION\n")
 	for _, row := range rows {
 		listeners := "all"
 		if len(row.Listeners) > 0 {
@@ -62,7 +63,7 @@ func printRoutes(w io.Writer, rows []snapshot.Row) error {
 		for _, step := range row.Middleware {
 			steps = append(steps, step.Kind)
 		}
-		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\t%s\n", row.Priority, row.ID, listeners, row.Match, cmp.Or(strings.Join(steps, ","), "none"), row.Destination)
+		out.printf("%d\t%s\t%s\t%s\t%s\t%s\n", row.Priority, row.ID, listeners, row.Match, cmp.Or(strings.Join(steps, ","), "none"), row.Destination)
 	}
-	return table.Flush()
+	return errors.Join(out.err, table.Flush())
 }

@@ -65,6 +65,7 @@ func ask(t *testing.T, conn net.Conn, in *bufio.Reader, path string) int {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer response.Body.Close()
 	if _, err := io.Copy(io.Discard, response.Body); err != nil {
 		t.Fatal(err)
 	}
@@ -206,8 +207,11 @@ func TestDrainDeadline(t *testing.T) {
 	within(t, arrived, "the request is under way")
 	began := time.Now()
 	gateway.signal(syscall.SIGTERM)
-	if response, err := http.ReadResponse(in, nil); err == nil && response.StatusCode < 500 {
-		t.Errorf("the cut exchange has status %d", response.StatusCode)
+	if response, err := http.ReadResponse(in, nil); err == nil {
+		response.Body.Close()
+		if response.StatusCode < 500 {
+			t.Errorf("the cut exchange has status %d", response.StatusCode)
+		}
 	}
 	if code := gateway.exit(); code != 0 {
 		t.Errorf("exit status %d", code)

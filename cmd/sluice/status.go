@@ -1,7 +1,7 @@
 package main
 
 import (
-	"fmt"
+	"errors"
 	"io"
 	"text/tabwriter"
 	"time"
@@ -60,24 +60,25 @@ func newStatus() *cobra.Command {
 
 func printStatus(w io.Writer, s *status) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(table, "revision %d from %s, %s, sha256 %.12s\n", s.Revision.Number, s.Revision.Source, s.Revision.Time.Format(time.RFC3339), s.Revision.SHA256)
-	fmt.Fprintln(table, "\nLISTENER\tADDRESS\tCONNECTIONS")
+	out := &errorWriter{w: table}
+	out.printf("revision %d from %s, %s, sha256 %.12s\n", s.Revision.Number, s.Revision.Source, s.Revision.Time.Format(time.RFC3339), s.Revision.SHA256)
+	out.printf("\nLISTENER\tADDRESS\tCONNECTIONS\n")
 	for _, l := range s.Listeners {
-		fmt.Fprintf(table, "%s\t%s\t%d\n", l.Name, l.Address, l.Connections)
+		out.printf("%s\t%s\t%d\n", l.Name, l.Address, l.Connections)
 	}
 	if len(s.Upstreams) > 0 {
-		fmt.Fprintln(table, "\nUPSTREAM\tENDPOINT\tWEIGHT\tVERSION\tACTIVE\tREQUESTS\tFAILURES")
+		out.printf("\nUPSTREAM\tENDPOINT\tWEIGHT\tVERSION\tACTIVE\tREQUESTS\tFAILURES\n")
 	}
 	for _, u := range s.Upstreams {
 		for _, e := range u.Endpoints {
-			fmt.Fprintf(table, "%s\t%s\t%d\t%s\t%d\t%d\t%d\n", u.Name, e.URL, e.Weight, e.Version, e.Active, e.Requests, e.Failures)
+			out.printf("%s\t%s\t%d\t%s\t%d\t%d\t%d\n", u.Name, e.URL, e.Weight, e.Version, e.Active, e.Requests, e.Failures)
 		}
 	}
 	if len(s.Problems) > 0 {
-		fmt.Fprintln(table, "\nPROBLEMS")
+		out.printf("\nPROBLEMS\n")
 		for _, p := range s.Problems {
-			fmt.Fprintln(table, p.Error())
+			out.printf("%s\n", p.Error())
 		}
 	}
-	return table.Flush()
+	return errors.Join(out.err, table.Flush())
 }

@@ -99,14 +99,19 @@ func (a *API) unknown(w http.ResponseWriter, r *http.Request, handler http.Handl
 	problem(w, http.StatusNotFound, "not_found", "The admin API has no such path; GET /_gateway/openapi.json lists them.")
 }
 
-// statusProbe learns a handler's status and header, and drops its text.
+// statusProbe is a ResponseWriter that learns a handler's status and header.
 type statusProbe struct {
 	header http.Header
 	status int
 }
 
-func (p *statusProbe) Header() http.Header         { return p.header }
-func (p *statusProbe) WriteHeader(status int)      { p.status = status }
+// Header is what the handler sets.
+func (p *statusProbe) Header() http.Header { return p.header }
+
+// WriteHeader takes the status.
+func (p *statusProbe) WriteHeader(status int) { p.status = status }
+
+// Write drops the text.
 func (p *statusProbe) Write(b []byte) (int, error) { return len(b), nil }
 
 // settings are the serving snapshot's, nil before the first.

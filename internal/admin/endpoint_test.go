@@ -35,8 +35,14 @@ routes:
 %s`, secret, gatewaytest.NewEcho(t, "users"), more))
 }
 
+// head is what an answer has besides its body.
+type head struct {
+	StatusCode int
+	Header     http.Header
+}
+
 // get asks the admin API with the token.
-func get(t *testing.T, gw *gatewaytest.Gateway, path string, fields ...string) (*http.Response, string) {
+func get(t *testing.T, gw *gatewaytest.Gateway, path string, fields ...string) (head, string) {
 	t.Helper()
 	request, err := http.NewRequest("GET", gw.AdminURL()+path, nil)
 	if err != nil {
@@ -57,11 +63,11 @@ func get(t *testing.T, gw *gatewaytest.Gateway, path string, fields ...string) (
 	if err != nil {
 		t.Fatal(err)
 	}
-	return response, string(body)
+	return head{response.StatusCode, response.Header}, string(body)
 }
 
 // tell asks for JSON, and checks that it is told as such.
-func tell(t *testing.T, gw *gatewaytest.Gateway, path string, into any) *http.Response {
+func tell(t *testing.T, gw *gatewaytest.Gateway, path string, into any) head {
 	t.Helper()
 	response, body := get(t, gw, path)
 	decoder := json.NewDecoder(strings.NewReader(body))
