@@ -79,6 +79,6 @@ var (
 
 // Writing.
 var (
-	ErrPath       = &Error{Malformed, "the path or query cannot stand in a request line"}
-	ErrBodyStatus = &Error{Malformed, "a response of this status has no body"}
+	ErrPath = &Error{Malformed, "the path or query cannot stand in a request line"}
+	ErrBody = &Error{Malformed, "the message cannot have a body that ends so"}
 )

@@ -41,6 +41,7 @@ type section struct {
 // at least one byte, and every LF there and before stands behind a CR. head is
 // the text of data from offset on; names and values are parts of it.
 func (s *section) parse(data []byte, head string, offset, at, stop, most int) error {
+	fields := s.fields
 	for count := 1; at < stop; count++ {
 		if most > 0 && count > most {
 			return ErrTooManyFields
@@ -83,8 +84,9 @@ func (s *section) parse(data []byte, head string, offset, at, stop, most int) er
 				continue
 			}
 		}
-		s.fields = append(s.fields, field)
+		fields = append(fields, field)
 	}
+	s.fields = fields
 	return nil
 }
 

@@ -27,7 +27,7 @@ func AppendRequestHead(dst []byte, r *message.Request, f Framing) ([]byte, error
 	case r.Host != "" && !canonical.ValidAuthority(r.Host):
 		return dst, ErrHost
 	case f.Body == UntilClose:
-		return dst, ErrLength
+		return dst, ErrBody
 	}
 	b = append(b, r.Method...)
 	b = append(b, ' ')
@@ -87,8 +87,8 @@ func writable(r *message.Request, path, query []byte) bool {
 // Connection where f says that the connection closes or lasts. Without a body,
 // Content-Length tells r.Length unless that is message.Unknown: 0 for one that
 // could be there, the length of what is not sent in an answer to HEAD or a 304.
-// 1xx and 204 have none, ever. The caller knows whether the client takes a
-// chunked body.
+// 1xx and 204 have none, ever. A body that ends with the connection closes it,
+// whatever f says. The caller knows whether the client takes a chunked body.
 //
 // Everything is checked as in AppendRequestHead.
 func AppendResponseHead(dst []byte, r *message.Response, f Framing) ([]byte, error) {
@@ -97,9 +97,11 @@ func AppendResponseHead(dst []byte, r *message.Response, f Framing) ([]byte, err
 	}
 	bare := r.Status < 200 || r.Status == 204
 	if f.Body != NoBody && (bare || r.Status == 304) {
-		return dst, ErrBodyStatus
+		return dst, ErrBody
 	}
-	b := append(dst, "HTTP/1.1 "...)
+	f.Close = f.Close || f.Body == UntilClose
+	b := dst
+	b = append(b, "HTTP/1.1 "...)
 	b = strconv.AppendInt(b, int64(r.Status), 10)
 	b = append(b, ' ')
 	b = append(b, message.Reason(r.Status)...)
@@ -168,6 +170,7 @@ func appendField(b []byte, field *message.Field) ([]byte, error) {
 
 func appendFraming(b []byte, f Framing) ([]byte, error) {
 	switch f.Body {
+	case NoBody, UntilClose:
 	case ChunkedBody:
 		b = append(b, "Transfer-Encoding: chunked\r\n"...)
 	case Sized:
@@ -213,7 +216,8 @@ func AppendChunk(dst, payload []byte) []byte {
 // trailer without those fields that may not be in one (see ForbiddenTrailer).
 // What is no field is an error, and dst comes back as it was.
 func AppendLastChunk(dst []byte, trailer message.Fields) ([]byte, error) {
-	b := append(dst, "0\r\n"...)
+	b := dst
+	b = append(b, "0\r\n"...)
 	for i := range trailer {
 		if ForbiddenTrailer(trailer[i]) {
 			continue
