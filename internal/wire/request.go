@@ -24,7 +24,8 @@ import (
 // caller's.
 //
 // One empty line before the head is skipped (RFC 9112 2.2). An error is an
-// *Error; after one r holds nothing of use, and the connection cannot go on.
+// *Error, and the connection cannot go on. Where the start line was sound r then
+// tells of it, for the log; the fields are what they were.
 func RequestHead(r *message.Request, data []byte, scanned int, limits Limits) (n int, f Framing, err error) {
 	start, err := skipEmptyLine(data)
 	if err != nil || start == len(data) {
@@ -40,35 +41,39 @@ func RequestHead(r *message.Request, data []byte, scanned int, limits Limits) (n
 	}
 	line += start
 	end, lines, fault := ends(seen, max(line, scanned))
-	if end == 0 && fault == nil && scanned >= line { // the start line was read by an earlier call
-		return 0, f, incomplete(data, seen)
+	if end == 0 && fault == nil {
+		fault = incomplete(data, seen)
+		if fault == nil && scanned >= line { // an earlier call read the start line
+			return 0, f, nil
+		}
 	}
 	parts, err := requestLine(seen[:line], start, limits)
 	switch {
 	case err != nil:
 		return 0, f, err
-	case fault != nil:
+	case end > 0:
+	case fault == nil:
+		return 0, f, nil
+	default:
+		parts.set(r, string(data[start:line]), start)
 		return 0, f, fault
-	case end == 0:
-		return 0, f, incomplete(data, seen)
 	}
 	head := string(data[start:end])
-	r.Protocol = parts.protocol
-	r.Method = head[:parts.method-start]
-	r.Target = head[parts.method+1-start : parts.target-start]
+	parts.set(r, head, start)
 	s := section{fields: room(r.Fields, lines, limits.Headers), place: inRequest}
 	if err := s.parse(data, head, start, line, end-len("\r\n"), limits.Headers); err != nil {
 		return 0, f, err
 	}
-	r.Fields, r.Host = s.fields, s.host
+	if r.Host == "" {
+		r.Host = s.host
+	}
 	if s.hosts == 0 && r.Protocol != message.HTTP10 {
 		return 0, f, ErrNoHost
 	}
-	splitTarget(r)
-	f, err = s.framing(r.Protocol)
-	if err != nil {
+	if f, err = s.framing(r.Protocol); err != nil {
 		return 0, f, err
 	}
+	r.Fields = s.fields
 	f.Expect = s.expects && f.Body != NoBody && r.Protocol == message.HTTP11
 	r.Length = f.Length
 	return end, f, nil
@@ -132,6 +137,14 @@ func checkMethod(method []byte) error {
 type requestParts struct {
 	method, target int
 	protocol       message.Protocol
+}
+
+// set makes them parts of text, which begins at start.
+func (p *requestParts) set(r *message.Request, text string, start int) {
+	r.Protocol = p.protocol
+	r.Method = text[:p.method-start]
+	r.Target = text[p.method+1-start : p.target-start]
+	splitTarget(r)
 }
 
 // requestLine checks the request line that data ends with and that begins at
@@ -247,14 +260,15 @@ func authorityEnd[T string | []byte](text T) int {
 }
 
 // splitTarget sets Path and Query from a target that was checked, and Host from
-// its authority.
+// its authority, or empty.
 func splitTarget(r *message.Request) {
 	rest := r.Target
-	if rest[0] != '/' && rest[0] != '*' {
-		if r.Method == "CONNECT" {
-			r.Host, r.Path, r.Query = rest, rest, ""
-			return
-		}
+	r.Host = ""
+	switch {
+	case r.Method == "CONNECT":
+		r.Host, r.Path, r.Query = rest, rest, ""
+		return
+	case rest[0] != '/' && rest[0] != '*':
 		rest = rest[schemeEnd(rest):]
 		end := authorityEnd(rest)
 		r.Host, rest = rest[:end], rest[end:]

@@ -131,6 +131,7 @@ var requestCases = []requestCase{
 	{"asterisk by absolute form", "OPTIONS http://y HTTP/1.1\r\n" + h + "\r\n", nil, "OPTIONS * @y [] none"},
 	{"OPTIONS with a query", "OPTIONS http://y? HTTP/1.1\r\n" + h + "\r\n", nil, "OPTIONS / ? @y [] none"},
 	{"CONNECT", "CONNECT y:80 HTTP/1.1\r\n" + h + "\r\n", nil, "CONNECT y:80 @y:80 [] none"},
+	{"CONNECT to an odd name", "CONNECT *:1 HTTP/1.1\r\n" + h + "\r\n", nil, "CONNECT *:1 @*:1 [] none"},
 	{"no slash", at("x"), ErrTargetForm, ""},
 	{"a scheme alone", at("http:"), ErrTargetForm, ""},
 	{"an opaque scheme", at("http:/a"), ErrTargetForm, ""},
@@ -436,6 +437,34 @@ func TestRequestFaultsShowEarly(t *testing.T) {
 		for _, cuts := range [][]int{nil, cuts} {
 			if _, _, _, err := feedRequest(t, raw, Limits{}, cuts...); !errors.Is(err, want) {
 				t.Errorf("%q: %v, want %v", raw, err, want)
+			}
+		}
+	}
+}
+
+// A refusal can be logged with what was asked for.
+func TestRequestHeadTellsOfASoundStartLine(t *testing.T) {
+	for _, c := range []struct {
+		raw  string
+		err  error
+		want string
+	}{
+		{"GET /a?b HTTP/1.1\r\n\r\n", ErrNoHost, "GET HTTP/1.1 /a ?b "},
+		{"GET http://y/a?b HTTP/1.0\r\nA B: 1\r\n\r\n", ErrNameSpace, "GET HTTP/1.0 /a ?b y"},
+		{"GET /a HTTP/1.1\r\n" + h + "Content-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", ErrLengthAndCoding, "GET HTTP/1.1 /a  x"},
+		{"GET /a HTTP/1.1\r\nA: 1\n", ErrBareLF, "GET HTTP/1.1 /a  "},
+		{"GET /a HTTP/1.1\r\nA: " + strings.Repeat("1", 80), ErrHeaderTooLarge, "GET HTTP/1.1 /a  "},
+		{"GET /a HTTP/3.0\r\n", ErrUnsupportedVersion, "    "},
+	} {
+		var every []int
+		for cut := range len(c.raw) {
+			every = append(every, cut)
+		}
+		for _, cuts := range [][]int{nil, every} {
+			r, _, _, err := feedRequest(t, c.raw, Limits{HeaderBytes: 80}, cuts...)
+			got := strings.Join([]string{r.Method, string(r.Protocol), r.Path, r.Query, r.Host}, " ")
+			if !errors.Is(err, c.err) || got != c.want || r.Fields != nil {
+				t.Errorf("%q: %v, %q, want %v, %q", c.raw, err, got, c.err, c.want)
 			}
 		}
 	}

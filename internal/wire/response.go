@@ -22,7 +22,8 @@ const statusPrefix = "HTTP/"
 //
 // A Content-Length in a 1xx or 204 is dropped (RFC 9110 8.6), and so is a
 // Transfer-Encoding in a 204; Framing.Close then says that the connection must
-// not be used again, because nobody knows what follows.
+// not be used again, because nobody knows what follows. A 1xx may say so, too,
+// for the final response behind it.
 func ResponseHead(r *message.Response, data []byte, scanned int, method string, limits Limits) (n int, f Framing, err error) {
 	seen := window(data, 0, limits)
 	for i := range min(len(seen), len(statusPrefix)) {
@@ -35,28 +36,30 @@ func ResponseHead(r *message.Response, data []byte, scanned int, method string, 
 		return 0, f, incomplete(data, seen)
 	}
 	end, lines, fault := ends(seen, max(line, scanned))
-	if end == 0 && fault == nil && scanned >= line {
-		return 0, f, incomplete(data, seen)
+	if end == 0 && fault == nil {
+		fault = incomplete(data, seen)
+		if fault == nil && scanned >= line { // an earlier call read the status line
+			return 0, f, nil
+		}
 	}
 	protocol, status, err := statusLine(seen[:line])
-	switch {
-	case err != nil:
+	if err != nil {
 		return 0, f, err
-	case fault != nil:
+	}
+	r.Status = status
+	if end == 0 {
 		return 0, f, fault
-	case end == 0:
-		return 0, f, incomplete(data, seen)
 	}
 	head := string(data[line:end])
 	s := section{fields: room(r.Fields, lines, limits.Headers), place: inResponse}
 	if err := s.parse(data, head, line, line, end-len("\r\n"), limits.Headers); err != nil {
 		return 0, f, err
 	}
-	r.Status, r.Fields = status, s.fields
 	f, r.Length, err = s.responseFraming(protocol, status, method)
 	if err != nil {
 		return 0, f, err
 	}
+	r.Fields = s.fields
 	return end, f, nil
 }
 
