@@ -22,12 +22,13 @@ func (g *Gateway) apply(update provider.Update) []model.Problem {
 	problems := update.Problems
 	var compiled *snapshot.Compiled
 	if !model.Refused(problems) {
+		var files []string
 		var found []model.Problem
-		compiled, found = snapshot.Compile(update.Documents, g.builder.Kinds, Environment())
+		compiled, files, found = snapshot.Compile(update.Documents, g.builder.Kinds, Environment())
 		problems = append(problems, found...)
+		g.source.Watch(files)
 	}
 	if compiled != nil {
-		g.source.Watch(compiled.Files)
 		if serving := g.current.Load(); serving != nil && serving.SHA256 == compiled.SHA256 {
 			g.problems = problems
 			g.log.Debug("the documents did not change", "revision", serving.Revision.Number)

@@ -23,26 +23,26 @@ type Compiled struct {
 	Documents []config.Document
 	Gateway   *model.Gateway
 	Router    *router.Router
-	Files     []string // that the documents took in by ${file:}
-	SHA256    string   // of the documents and of what they took in
+	SHA256    string // of the documents and of what they took in
 }
 
 // Compile resolves documents, compiles their routes, and starts nothing. The
 // problems are sorted by position; with one that is more than a warning among
-// them the result is nil.
-func Compile(documents []config.Document, kinds []pipeline.Kind, environment config.Environment) (*Compiled, []model.Problem) {
+// them the result is nil. files are those that ${file:} names, also then: what
+// is a problem may be mended in one of them.
+func Compile(documents []config.Document, kinds []pipeline.Kind, environment config.Environment) (compiled *Compiled, files []string, problems []model.Problem) {
 	in := inputs{}
 	resolved := config.Resolve(documents, configKinds(kinds), in.record(environment))
-	problems := resolved.Problems
+	problems = resolved.Problems
 	if resolved.Gateway == nil {
-		return nil, problems
+		return nil, resolved.Files, problems
 	}
 	table, found := router.Compile(resolved.Gateway.Routes)
 	problems = config.Locate(documents, append(problems, found...))
 	if model.Refused(problems) {
-		return nil, problems
+		return nil, resolved.Files, problems
 	}
-	return &Compiled{documents, resolved.Gateway, table, resolved.Files, hash(documents, in)}, problems
+	return &Compiled{documents, resolved.Gateway, table, hash(documents, in)}, resolved.Files, problems
 }
 
 // configKinds is the half of the kinds that decodes and validates.
