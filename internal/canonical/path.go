@@ -40,8 +40,9 @@ var (
 // it breaks, if any. The form is usable even then: what cannot be mended stays
 // as it came, a climb ends at the root; a listener in report mode goes on with it.
 //
-// Unreserved escapes are decoded, others get upper-case digits; then dot
-// segments are resolved (RFC 3986 5.2.4) and repeated slashes merged. The form
+// Unreserved escapes are decoded, others get upper-case digits, and what may not
+// stand in a path unescaped (RFC 3986 3.3) is escaped: a route cannot be passed
+// by because a client wrote é or " as it is. Then dot segments are resolved (RFC 3986 5.2.4) and repeated slashes merged. The form
 // of a form is itself.
 func Path(raw string, options Options) (string, error) {
 	if clean(raw) {
@@ -79,7 +80,7 @@ func clean(path string) bool {
 	}
 	for i := range len(path) {
 		switch c := path[i]; {
-		case c == '%' || c == '\\' || c < ' ' || c == 0x7f:
+		case !pathCharacter(c):
 			return false
 		case c == '/' && i+1 < len(path) && (path[i+1] == '/' || path[i+1] == '.'):
 			return false
@@ -105,7 +106,11 @@ func escapes(raw string, note func(error)) string {
 			note(ErrControl)
 		}
 		if c != '%' {
-			out.WriteByte(c)
+			if pathCharacter(c) || c == '\\' || c < ' ' || c == 0x7f {
+				out.WriteByte(c) // a violation stays as it came
+			} else {
+				out.WriteString(string([]byte{'%', hexDigits[c>>4], hexDigits[c&15]}))
+			}
 			continue
 		}
 		if i+2 >= len(raw) || !isHex(raw[i+1]) || !isHex(raw[i+2]) {
@@ -174,6 +179,14 @@ func segments(text string, keepSlashes bool, note func(error)) string {
 		}
 	}
 	return "/" + strings.Join(kept, "/")
+}
+
+const hexDigits = "0123456789ABCDEF"
+
+// pathCharacter tells whether a byte may stand in a path as it is: a slash or
+// pchar without escapes.
+func pathCharacter(c byte) bool {
+	return unreserved(c) || c == '/' || c == ':' || c == '@' || strings.IndexByte("!$&'()*+,;=", c) >= 0
 }
 
 func unreserved(c byte) bool {

@@ -19,7 +19,8 @@ func TestPath(t *testing.T) {
 		{"/a.b/..c/d../...", "/a.b/..c/d../...", nil},
 		{"/.well-known/x", "/.well-known/x", nil},
 		{"/a;x=1/b,c@d:e!$&'()*+=", "/a;x=1/b,c@d:e!$&'()*+=", nil},
-		{"/ü", "/ü", nil},
+		{"/ü", "/%C3%BC", nil},
+		{`/a"b<c>{d}|e^f[g]h`, "/a%22b%3Cc%3E%7Bd%7D%7Ce%5Ef%5Bg%5Dh", nil},
 
 		// Dot segments (RFC 3986 5.2.4).
 		{"/a/./b", "/a/b", nil},

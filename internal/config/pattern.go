@@ -83,7 +83,7 @@ func canonicalPath(segments []model.Segment) (string, *fault) {
 		if segment.Param != "" {
 			out.WriteByte('x')
 		} else {
-			out.WriteString(escapeUnsafe(segment.Literal))
+			out.WriteString(segment.Literal)
 		}
 	}
 	path, err := canonical.Path(out.String(), canonical.Options{EncodedSlash: canonical.Keep})

@@ -322,7 +322,7 @@ func (r *resolver) accessLog(l *accessLog) {
 		r.out.add(l.below("fields"), fmt.Sprintf("fields needs the format json: the fields of %s are fixed", l.Format), "remove fields, or write format: json")
 	}
 	for i, path := range l.Skip {
-		canonicalPath, err := canonical.Path(escapeUnsafe(path), canonical.Options{EncodedSlash: canonical.Keep})
+		canonicalPath, err := canonical.Path(path, canonical.Options{EncodedSlash: canonical.Keep})
 		if err != nil {
 			r.out.add(l.below(fmt.Sprintf("skip[%d]", i)), fmt.Sprintf("skip[%d]: %v", i, err), "write a path such as /healthz")
 		}
