@@ -1,6 +1,7 @@
 package router
 
 import (
+	"cmp"
 	"fmt"
 	"hash/maphash"
 	"maps"
@@ -11,9 +12,9 @@ import (
 )
 
 // freezer lays the trees out for look-ups: literal segments without a choice
-// between them are one node, the nodes of a tree stand depth first in one
-// array, the branch behind a parameter right after its parent, and so do the
-// entries, so that a look-up in a large table touches few lines of memory.
+// between them are one step, a branch of one entry needs no node, and nodes and
+// entries of a tree stand depth first in one array each, so that a look-up in
+// a large table touches few lines of memory.
 type freezer struct {
 	*Router
 	builder *builder
@@ -27,12 +28,11 @@ func (b *builder) freeze() *Router {
 	seed := maphash.MakeSeed()
 	r := &Router{
 		nodes: make([]node, 1, 2*len(b.ranked)+1), entries: make([]entry, 0, len(b.ranked)), shapes: make([]shape, 1), more: []*conditions{{}},
-		tables: make([]table, 0, 1+len(b.exact)+len(b.wild)),
-		forks:  index{seed: seed}, exact: index{seed: seed}, wild: index{seed: seed}, wildBest: none,
+		forks: index{seed: seed}, exact: index{seed: seed}, wild: index{seed: seed}, wildBest: none,
 	}
 	r.routes, r.plans = b.list()
 	f := &freezer{Router: r, builder: b, asked: map[string]uint32{}, shaped: map[string]uint32{}}
-	f.table(b.any)
+	r.any = f.site(b.any)
 	f.index(&r.exact, b.exact)
 	f.index(&r.wild, b.wild)
 	for suffix, site := range b.wild {
@@ -52,61 +52,66 @@ func (f *freezer) index(x *index, sites map[string]*site) {
 	for _, name := range slices.Sorted(maps.Keys(sites)) {
 		from := f.at()
 		f.writer.WriteString(name)
-		x.put(x.fork, name, span{from, f.at()}, f.table(sites[name]))
+		text := span{from, f.at()}
+		x.put(x.fork, name, kid{f.site(sites[name]), text})
 	}
 }
 
-func (f *freezer) table(s *site) uint32 {
-	t := table{best: s.best}
+// site lays out what a host has, and returns its place.
+func (f *freezer) site(s *site) uint32 {
+	var root uint32
 	if s.root != nil {
-		t.root = f.node(s.root, f.at())
+		root = f.node(s.root)
 	}
-	t.loose, t.stop = f.list(s.loose)
+	if len(s.loose) == 0 {
+		return root
+	}
+	t := table{root: root, best: s.best}
+	t.loose, t.stop = f.list(s.loose, 0)
 	f.tables = append(f.tables, t)
-	return uint32(len(f.tables) - 1)
+	return uint32(len(f.tables)-1) | apart
 }
 
-// node lays out a branch and all behind it, and returns its place. Its text
-// has been written from a place on.
-func (f *freezer) node(br *branch, from uint32) uint32 {
-	at := uint32(len(f.nodes))
-	n := node{text: span{from, f.at()}, best: br.best, param: br.param != nil}
-	n.ends, n.whole = f.list(br.ends.ranks)
-	_, n.below = f.list(br.whole.ranks)
-	_, n.stop = f.list(br.below.ranks)
-	if n.stop-n.ends == 1 {
-		n.only = f.entries[n.ends]
+// node lays out a branch and all behind it, and returns its place.
+func (f *freezer) node(br *branch) uint32 {
+	from, _ := f.list(br.ends.ranks, ending)
+	f.list(br.whole.ranks, ending|deeper)
+	_, to := f.list(br.below.ranks, deeper)
+	if to-from == 1 && br.param == nil && len(br.kids) == 0 {
+		return from | leaf
 	}
+	slices.SortFunc(f.entries[from:to], func(x, y entry) int { return cmp.Compare(x.rank, y.rank) })
+	at := uint32(len(f.nodes))
+	n := node{best: br.best, from: from, to: to}
 	f.nodes = append(f.nodes, n)
 	if br.param != nil {
-		f.node(br.param, f.at())
+		n.param = f.node(br.param)
 	}
 	if len(br.kids) <= len(n.kids) {
 		for i, kid := range br.kids {
 			n.kids[i] = f.literal(kid)
 		}
 	} else {
-		kids := f.forks.grow(len(br.kids))
+		n.fork = f.forks.grow(len(br.kids))
 		for _, kid := range br.kids {
-			at := f.literal(kid)
-			f.forks.put(kids, kid.text, f.nodes[at].text, at)
+			f.forks.put(n.fork, kid.text, f.literal(kid))
 		}
-		n.kids, n.forked = [2]uint32{kids.from, kids.mask}, true
 	}
-	f.nodes[at].kids, f.nodes[at].forked = n.kids, n.forked
+	f.nodes[at] = n
 	return at
 }
 
-// literal lays out a literal child as one node with what follows it without a
+// literal lays out a literal child as one with what follows it without a
 // choice.
-func (f *freezer) literal(br *branch) uint32 {
+func (f *freezer) literal(br *branch) kid {
 	from := f.at()
 	f.write(br)
 	for len(br.kids) == 1 && br.param == nil && len(br.ends.ranks)+len(br.whole.ranks)+len(br.below.ranks) == 0 {
 		br = br.kids[0]
 		f.write(br)
 	}
-	return f.node(br, from)
+	text := span{from, f.at()}
+	return kid{f.node(br), text}
 }
 
 func (f *freezer) write(br *branch) {
@@ -115,11 +120,11 @@ func (f *freezer) write(br *branch) {
 }
 
 // list lays out a list of entries and returns its bounds.
-func (f *freezer) list(ranks []uint32) (from, to uint32) {
+func (f *freezer) list(ranks []uint32, takes takes) (from, to uint32) {
 	from = uint32(len(f.entries))
 	for _, rank := range ranks {
 		p := f.builder.ranked[rank].plan
-		e := entry{rank: rank, index: uint32(p.index), methods: p.set}
+		e := entry{rank: rank, index: uint32(p.index), methods: p.set, takes: takes}
 		if !p.more.empty() {
 			e.more = f.conditions(p)
 		}

@@ -2,7 +2,7 @@ package router
 
 import "hash/maphash"
 
-// index finds nodes and tables by text: open addressing in one array, so that
+// index finds places by text: open addressing in one array, so that
 // a look-up touches one line of it.
 type index struct {
 	seed  maphash.Seed
@@ -10,12 +10,10 @@ type index struct {
 	fork  fork // of the whole, where it is one table
 }
 
-// cell is empty where at is 0. It says where the text is, so that the
-// processor fetches that and what is at the place at once.
+// cell is empty where it has no place.
 type cell struct {
-	tag  uint32 // of the hash, to compare few texts
-	at   uint32
-	text span
+	tag uint32 // of the hash, to compare few texts
+	kid
 }
 
 // fork is a table within an index: where it begins and how many cells it has
@@ -35,14 +33,14 @@ func (x *index) grow(count int) fork {
 	return f
 }
 
-// put adds what is found by a key, and its text.
-func (x *index) put(f fork, key string, text span, at uint32) {
+// put adds what is found by a key.
+func (x *index) put(f fork, key string, k kid) {
 	hash := maphash.String(x.seed, key)
 	i := uint32(hash) & f.mask
 	for x.cells[f.from+i].at != 0 {
 		i = (i + 1) & f.mask
 	}
-	x.cells[f.from+i] = cell{tag: uint32(hash >> 32), at: at, text: text}
+	x.cells[f.from+i] = cell{tag: uint32(hash >> 32), kid: k}
 }
 
 // kid returns the child whose segments a path begins with, and how long they
@@ -62,8 +60,8 @@ func (x *index) kid(text string, f fork, path string) (at uint32, length int) {
 	}
 }
 
-// table returns the table with a name, or 0.
-func (x *index) table(text, name string) uint32 {
+// find returns the place with a name, or 0.
+func (x *index) find(text, name string) uint32 {
 	if !x.fork.used() {
 		return 0
 	}

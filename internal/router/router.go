@@ -47,13 +47,14 @@ type Router struct {
 
 	nodes   []node        // of all path trees; the first is unused
 	entries []entry       // in the order of the nodes whose lists they form
-	text    string        // of nodes and tables
+	text    string        // of the ways between nodes, and of hosts
 	more    []*conditions // of entries that have any; the first has none
 	shapes  []shape       // which segments are parameters; the first has none
-	tables  []table       // one for each host; the first is that of any host
+	tables  []table       // of hosts that have others than a path tree
 	forks   index         // children of nodes that have many, by their first segment
-	exact   index         // tables of exact hosts
-	wild    index         // tables of wildcard hosts, by their suffix with its dot
+	any     uint32        // place of any host
+	exact   index         // places of exact hosts
+	wild    index         // places of wildcard hosts, by their suffix with its dot
 	// wildLengths are the lengths of suffixes that occur, the last bit for all
 	// that are longer: the others need no look-up.
 	wildLengths lengths

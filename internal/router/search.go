@@ -14,21 +14,30 @@ import (
 // none is the rank of no entry: after all others.
 const none = math.MaxUint32
 
-// node is a place in a path tree. It is 64 bytes long, a cache line, and has no
-// pointers, so that the collector passes large tables by.
+// node is a place in a path tree. It has no pointers, so that the collector
+// passes large tables by.
 type node struct {
-	text span   // the literal segments that lead here, each with its slash; empty after a parameter
-	best uint32 // rank of the first entry in the subtree
-	// Bounds in entries: [ends, whole) take the path that ends here, [whole,
-	// below) that and whatever follows with a slash, [below, stop) only what
-	// follows with a slash.
-	ends, whole, below, stop uint32
-	only                     entry     // the entry where there is one only
-	kids                     [2]uint32 // literal children; 0: no more. If forked, from and mask of their fork
-	forked                   bool      // there are more than two literal children
-	param                    bool      // the next node is reached by any segment that is not empty
-	_                        uint32    // no node spans two cache lines
+	best     uint32 // rank of the first entry in the subtree
+	from, to uint32 // bounds in entries
+	param    uint32 // place behind any segment that is not empty; 0: none
+	kids     [2]kid // literal children; without a place: no more
+	fork     fork   // literal children where there are more
 }
+
+// kid is a literal child: its place, and the segments that lead there, each
+// with its slash. It is not the child that has them, so that the processor
+// fetches both at once.
+type kid struct {
+	at   uint32
+	text span
+}
+
+// A place is the index of a node, or with one of these bits that of the only
+// entry that is there, or that of a table.
+const (
+	leaf  = 1 << 31
+	apart = 1 << 30
+)
 
 // span is a part of the router's text.
 type span struct{ from, to uint32 }
@@ -40,9 +49,19 @@ type entry struct {
 	more    uint32 // number of its conditions; 0: none
 	shape   uint32 // number of its shape
 	methods methods
+	takes   takes
 }
 
-// table holds the entries of one host.
+// takes says which paths an entry of a path tree takes.
+type takes uint8
+
+const (
+	ending takes = 1 << iota // the path that ends at the node
+	deeper                   // those that follow with a slash
+)
+
+// table holds the entries of one host, where it has others than those of a
+// path tree.
 type table struct {
 	root uint32 // of the path tree; 0: there is none
 	best uint32 // rank of the first entry
@@ -74,41 +93,42 @@ type allowed struct {
 
 func rooted(path string) bool { return path != "" && path[0] == '/' }
 
-// run looks through the tables of all hosts that fit.
+// run looks at what each host that fits has.
 func (s *search) run() {
 	r := s.router
 	if r.exact.fork.used() || r.wild.fork.used() {
 		host := canonical.Host(s.request.Host)
-		if at := r.exact.table(r.text, host); at != 0 {
-			s.look(&r.tables[at])
-		}
+		s.look(r.exact.find(r.text, host))
 		if r.wildBest < s.best {
 			s.wildcards(host)
 		}
 	}
-	s.look(&r.tables[0])
+	s.look(r.any)
 }
 
-// wildcards looks through the tables of wildcard hosts, longest suffix first.
+// wildcards looks at what wildcard hosts have, longest suffix first.
 func (s *search) wildcards(host string) {
 	r := s.router
 	for i := 1; i < len(host); i++ {
-		if host[i] != '.' || !r.wildLengths.has(len(host)-i) {
-			continue
-		}
-		if at := r.wild.table(r.text, host[i:]); at != 0 {
-			s.look(&r.tables[at])
+		if host[i] == '.' && r.wildLengths.has(len(host)-i) {
+			s.look(r.wild.find(r.text, host[i:]))
 		}
 	}
 }
 
-func (s *search) look(t *table) {
+// look looks at what is at the place of a host; 0: nothing.
+func (s *search) look(at uint32) {
+	if at&apart == 0 {
+		if at != 0 && rooted(s.request.Path) {
+			s.visit(at, s.request.Path)
+		}
+		return
+	}
+	t := &s.router.tables[at&^apart]
 	if t.best >= s.best {
 		return
 	}
-	if t.root != 0 && rooted(s.request.Path) && s.router.nodes[t.root].best < s.best {
-		s.walk(t.root, s.request.Path)
-	}
+	s.look(t.root)
 	list := s.router.entries[t.loose:t.stop]
 	for i := range list {
 		if list[i].rank >= s.best {
@@ -118,56 +138,63 @@ func (s *search) look(t *table) {
 	}
 }
 
-// walk goes through the part of a path tree that fits rest, which is what
-// follows the node: empty, or begins with a slash. Deeper entries come first,
-// as they mostly win, and spare the conditions of those above.
+// visit goes through the part of a path tree that fits rest, which is what
+// follows the place: empty, or begins with a slash.
+func (s *search) visit(at uint32, rest string) {
+	if at&leaf == 0 {
+		if s.router.nodes[at].best < s.best {
+			s.walk(at, rest)
+		}
+		return
+	}
+	s.visited++
+	if e := &s.router.entries[at&^leaf]; e.rank < s.best && e.takes.fit(rest) {
+		s.try(e)
+	}
+}
+
+func (t takes) fit(rest string) bool {
+	if rest == "" {
+		return t&ending != 0
+	}
+	return t&deeper != 0
+}
+
+// walk visits what is behind a node and then tries the node's own entries:
+// deeper ones mostly win, and spare the conditions of those above.
 func (s *search) walk(at uint32, rest string) {
 	s.visited++
 	n := &s.router.nodes[at]
-	if rest == "" {
-		s.offer(n, n.ends, n.below)
-		return
-	}
-	if n.forked {
-		if kid, length := s.router.forks.kid(s.router.text, fork{n.kids[0], n.kids[1]}, rest); kid != 0 && s.router.nodes[kid].best < s.best {
-			s.walk(kid, rest[length:])
+	if rest != "" {
+		if n.fork.used() {
+			if to, length := s.router.forks.kid(s.router.text, n.fork, rest); to != 0 {
+				s.visit(to, rest[length:])
+			}
+		} else {
+			for i := range n.kids {
+				k := &n.kids[i]
+				if k.at == 0 {
+					break
+				}
+				if text := s.router.text[k.text.from:k.text.to]; leads(text, rest) {
+					s.visit(k.at, rest[len(text):])
+					break
+				}
+			}
 		}
-	} else if n.kids[0] != 0 && !s.enter(n.kids[0], rest) && n.kids[1] != 0 {
-		s.enter(n.kids[1], rest)
-	}
-	if n.param && len(rest) > 1 && rest[1] != '/' && s.router.nodes[at+1].best < s.best {
-		s.walk(at+1, rest[segmentEnd(rest):])
-	}
-	if n.whole != n.stop {
-		s.offer(n, n.whole, n.stop)
-	}
-}
-
-// offer takes the best of a node's entries within bounds.
-func (s *search) offer(n *node, from, to uint32) {
-	if n.stop-n.ends == 1 {
-		if from != to {
-			s.try(&n.only)
+		if n.param != 0 && len(rest) > 1 && rest[1] != '/' {
+			s.visit(n.param, rest[segmentEnd(rest):])
 		}
-		return
 	}
-	list := s.router.entries[from:to]
+	list := s.router.entries[n.from:n.to]
 	for i := range list {
-		s.try(&list[i])
+		if list[i].rank >= s.best {
+			return
+		}
+		if list[i].takes.fit(rest) {
+			s.try(&list[i])
+		}
 	}
-}
-
-// enter walks a literal child if rest fits it, and tells whether it does.
-func (s *search) enter(kid uint32, rest string) bool {
-	n := &s.router.nodes[kid]
-	text := s.router.text[n.text.from:n.text.to]
-	if !leads(text, rest) {
-		return false
-	}
-	if n.best < s.best {
-		s.walk(kid, rest[len(text):])
-	}
-	return true
 }
 
 // leads tells whether a path begins with whole segments.
