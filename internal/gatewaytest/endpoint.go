@@ -2,6 +2,7 @@ package gatewaytest
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"io"
 	"net"
@@ -39,11 +40,16 @@ func NewEcho(t testing.TB, name string) string {
 	}))
 }
 
-// NewHTTP starts an HTTP service and returns its URL.
+// NewHTTP starts an HTTP service and returns its URL. Its requests are
+// cancelled when the test ends.
 func NewHTTP(t testing.TB, handler http.Handler) string {
 	t.Helper()
-	server := httptest.NewServer(handler)
+	ctx, cancel := context.WithCancel(context.Background())
+	server := httptest.NewUnstartedServer(handler)
+	server.Config.BaseContext = func(net.Listener) context.Context { return ctx }
+	server.Start()
 	t.Cleanup(func() {
+		cancel()
 		server.CloseClientConnections()
 		server.Close()
 	})
