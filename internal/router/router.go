@@ -95,6 +95,8 @@ func (r *Router) Routes() []*model.Route { return r.routes }
 // one reading of the path only, and leaves out every subtree whose first entry
 // comes after the best one found. So its work is bounded by the nodes that
 // fit a beginning of the path, and never grows with the ways to read it.
+// Routes of one host that have a regex, no path condition, or the same path
+// and differ in their other conditions only, are tried one by one.
 func (r *Router) Match(request *message.Request, listener string, client netip.Addr) Result {
 	s := search{router: r, request: request, listener: listener, client: client, best: none}
 	s.method, s.bit = asked(request)
