@@ -92,7 +92,7 @@ func obey(ctx context.Context, s os.Signal, gateway *app.Gateway, log *slog.Logg
 	case syscall.SIGUSR1:
 		gateway.ReopenLog()
 	case syscall.SIGUSR2:
-		if err := gateway.HandOver(ctx); err != nil {
+		if err := gateway.HandOver(ctx, [3]*os.File{os.Stdin, os.Stdout, os.Stderr}); err != nil {
 			log.Error("the sockets stay here", "error", err)
 			return
 		}

@@ -118,14 +118,14 @@ func (g *Gateway) Run(ctx context.Context) error {
 			}
 		})
 	}()
-	defer func() { stopWatching(); <-stopped }()
+	defer func() { stopWatching(); _ = <-stopped }() // it was asked to end
 	for {
 		select {
 		case <-ctx.Done():
-			g.drain()
+			g.drain(watching)
 			return nil
 		case update := <-updates:
-			problems := g.apply(update)
+			problems := g.apply(update) //nolint:contextcheck // what it starts outlives this call
 			if g.current.Load() == nil && model.Refused(problems) {
 				return &RefusedError{problems}
 			}
@@ -134,7 +134,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 			if err == nil {
 				err = errors.New("it ended")
 			}
-			g.drain()
+			g.drain(watching)
 			return fmt.Errorf("watching the configuration: %w", err)
 		}
 	}
@@ -206,7 +206,7 @@ func (g *Gateway) History() *snapshot.History { return &g.history }
 func (g *Gateway) Gatherer() prometheus.Gatherer { return g.metrics.Gatherer() }
 
 // drain ends the gateway: readiness first, then the listeners, then the rest.
-func (g *Gateway) drain() {
+func (g *Gateway) drain(background context.Context) {
 	g.draining.Store(true)
 	s := g.current.Load()
 	if s == nil {
@@ -214,7 +214,7 @@ func (g *Gateway) drain() {
 	}
 	timeout := s.Gateway.DrainTimeout
 	g.log.Info("draining", "timeout", timeout)
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	ctx, cancel := context.WithTimeout(background, timeout)
 	defer cancel()
 	var pending sync.WaitGroup
 	for _, listener := range s.Listeners {
@@ -226,7 +226,7 @@ func (g *Gateway) drain() {
 	}
 	pending.Wait()
 	s.Release()
-	flushing, cancelFlush := context.WithTimeout(context.Background(), flushTimeout)
+	flushing, cancelFlush := context.WithTimeout(background, flushTimeout)
 	defer cancelFlush()
 	if err := s.WaitForLog(flushing); err != nil {
 		g.log.Error("the access log lost its last lines", "error", err)

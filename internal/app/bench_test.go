@@ -45,7 +45,7 @@ func BenchmarkReload(b *testing.B) {
 				reload(document)
 			}
 			b.StopTimer()
-			g.drain()
+			g.drain(b.Context())
 		})
 	}
 }

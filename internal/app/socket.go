@@ -89,9 +89,10 @@ func (s *Sockets) Done() {
 }
 
 // HandOver starts the binary that is now at this one's path, with this one's
-// arguments and its sockets, and waits until it serves. After a nil error this
-// process is to drain; after another it goes on as if nothing had been.
-func (g *Gateway) HandOver(ctx context.Context) error {
+// arguments and its sockets, and waits until it serves. streams are its
+// standard input, output and error. After a nil error this process is to drain;
+// after another it goes on as if nothing had been.
+func (g *Gateway) HandOver(ctx context.Context, streams [3]*os.File) error {
 	names, files, err := g.socketFiles()
 	defer func() {
 		for _, f := range files {
@@ -111,8 +112,8 @@ func (g *Gateway) HandOver(ctx context.Context) error {
 		return fmt.Errorf("a pipe to the new process: %w", err)
 	}
 	defer func() { _ = wait.Close() }()
-	command := exec.CommandContext(context.WithoutCancel(ctx), binary, os.Args[1:]...)
-	command.Stdin, command.Stdout, command.Stderr = os.Stdin, os.Stdout, os.Stderr
+	command := exec.CommandContext(context.WithoutCancel(ctx), binary, os.Args[1:]...) //nolint:gosec // our own binary, with our own arguments
+	command.Stdin, command.Stdout, command.Stderr = streams[0], streams[1], streams[2]
 	command.ExtraFiles = append(append([]*os.File{}, files...), ready)
 	command.Env = append(os.Environ(),
 		socketsVariable+"="+strings.Join(names, "\n"),
