@@ -70,6 +70,9 @@ type Gateway struct {
 	admin    *admin.Listener
 }
 
+// errEnded is a source that ended without being told to, and without a cause.
+var errEnded = errors.New("it ended")
+
 // RefusedError is a first configuration with problems: there is nothing to serve.
 type RefusedError struct{ Problems []model.Problem }
 
@@ -109,16 +112,18 @@ func (g *Gateway) Run(ctx context.Context) error {
 	watching, stopWatching := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWatching()
 	updates := make(chan provider.Update)
-	stopped := make(chan error, 1)
+	stopped := make(chan struct{})
+	var failure error // read once stopped is closed
 	go func() {
-		stopped <- g.source.Run(watching, func(u provider.Update) {
+		defer close(stopped)
+		failure = g.source.Run(watching, func(u provider.Update) {
 			select {
 			case updates <- u:
 			case <-watching.Done():
 			}
 		})
 	}()
-	defer func() { stopWatching(); _ = <-stopped }() // it was asked to end
+	defer func() { stopWatching(); <-stopped }()
 	for {
 		select {
 		case <-ctx.Done():
@@ -129,13 +134,9 @@ func (g *Gateway) Run(ctx context.Context) error {
 			if g.current.Load() == nil && model.Refused(problems) {
 				return &RefusedError{problems}
 			}
-		case err := <-stopped:
-			stopped <- nil
-			if err == nil {
-				err = errors.New("it ended")
-			}
+		case <-stopped:
 			g.drain(watching)
-			return fmt.Errorf("watching the configuration: %w", err)
+			return fmt.Errorf("watching the configuration: %w", cmp.Or(failure, errEnded))
 		}
 	}
 }

@@ -40,13 +40,15 @@ type Sockets struct {
 // Inherit takes what a process before handed to this one by its environment,
 // and removes that from the environment.
 func Inherit() (*Sockets, error) {
-	s := &Sockets{Pseudonym: os.Getenv(pseudonymVariable), inherited: map[string][]*os.File{}}
-	names, ready := os.Getenv(socketsVariable), os.Getenv(readyVariable)
+	given := map[string]string{}
 	for _, variable := range []string{socketsVariable, readyVariable, pseudonymVariable} {
+		given[variable], _ = os.LookupEnv(variable)
 		if err := os.Unsetenv(variable); err != nil {
 			return nil, fmt.Errorf("inherited sockets: %w", err)
 		}
 	}
+	s := &Sockets{Pseudonym: given[pseudonymVariable], inherited: map[string][]*os.File{}}
+	ready := given[readyVariable]
 	if ready == "" {
 		return s, nil
 	}
@@ -55,7 +57,7 @@ func Inherit() (*Sockets, error) {
 		return nil, fmt.Errorf("inherited sockets: %s: %w", readyVariable, err)
 	}
 	s.ready = os.NewFile(uintptr(descriptor), "ready")
-	for i, name := range strings.Split(names, "\n") {
+	for i, name := range strings.Split(given[socketsVariable], "\n") {
 		s.inherited[name] = append(s.inherited[name], os.NewFile(uintptr(firstInherited+i), name))
 	}
 	return s, nil
