@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"sluice/internal/gatewaytest"
 )
@@ -56,6 +57,9 @@ func (a ask) on(t *testing.T, conn net.Conn) reply {
 // this method.
 func exchange(t *testing.T, conn net.Conn, method, request string) reply {
 	t.Helper()
+	if err := conn.SetDeadline(time.Now().Add(gatewaytest.Patience)); err != nil {
+		t.Fatal(err)
+	}
 	if _, err := io.WriteString(conn, request); err != nil {
 		t.Fatal(err)
 	}

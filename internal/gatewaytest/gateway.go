@@ -81,6 +81,9 @@ func (g *Gateway) Stop() error {
 	return err
 }
 
+// File is the path of the configuration file.
+func (g *Gateway) File() string { return g.file }
+
 // Write replaces the configuration file, and does not wait for the reload.
 func (g *Gateway) Write(config string) {
 	g.t.Helper()
