@@ -134,8 +134,14 @@ drain_timeout: 2s
 routes:
   - {id: api, match: {path_prefix: /api}, upstream: %q}
 `, echoing(t)))
-	old := start(t, dir, "run")
+	// The binary is replaced while it runs, as by an upgrade.
+	installed := filepath.Join(dir, "sluice")
+	install(t, installed)
+	old := prepare(t, dir, "run")
+	old.cmd.Path = installed
+	old.begin()
 	addresses := old.addresses()
+	install(t, installed)
 	tunnel, tunnelIn := dial(t, "tcp", addresses["web"])
 	if _, err := io.WriteString(tunnel, "GET /api HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n"); err != nil {
 		t.Fatal(err)
@@ -200,6 +206,21 @@ routes:
 	}
 	if _, err := os.Lstat(socket); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the Unix socket is left behind: %v", err)
+	}
+}
+
+// install puts a copy of the binary in place of what is there.
+func install(t *testing.T, path string) {
+	t.Helper()
+	content, err := os.ReadFile(binary())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path+".new", content, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"testing"
 
+	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
 	"sluice/internal/gatewaytest"
@@ -49,7 +50,12 @@ func buildAndRun(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	return m.Run()
+	code := m.Run()
+	if err := goleak.Find(); code == 0 && err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return code
 }
 
 // cleanEnvironment is that of the test without Sluice's own variables.
