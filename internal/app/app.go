@@ -62,12 +62,12 @@ type Gateway struct {
 	api      *admin.API
 	source   Source
 	sockets  *Sockets
+	problems atomic.Pointer[[]model.Problem] // of the documents as last read; the slice is not changed
 	draining atomic.Bool
 	serving  chan struct{} // closed when the first snapshot serves
 
-	mu       sync.Mutex // held by apply: one change at a time
-	problems []model.Problem
-	admin    *admin.Listener
+	mu    sync.Mutex // held by apply: one change at a time
+	admin *admin.Listener
 }
 
 // errEnded is a source that ended without being told to, and without a cause.
@@ -195,9 +195,10 @@ func (g *Gateway) Ready() bool { return g.current.Load() != nil && !g.draining.L
 
 // Problems are those of the documents as last read.
 func (g *Gateway) Problems() []model.Problem {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.problems
+	if problems := g.problems.Load(); problems != nil {
+		return *problems
+	}
+	return nil
 }
 
 // History holds the revisions.

@@ -30,7 +30,7 @@ func (g *Gateway) apply(update provider.Update) []model.Problem {
 	}
 	if compiled != nil {
 		if serving := g.current.Load(); serving != nil && serving.SHA256 == compiled.SHA256 {
-			g.problems = problems
+			g.problems.Store(&problems)
 			g.log.Debug("the documents did not change", "revision", serving.Revision.Number)
 			return problems
 		}
@@ -39,7 +39,7 @@ func (g *Gateway) apply(update provider.Update) []model.Problem {
 			compiled = nil
 		}
 	}
-	g.problems = problems
+	g.problems.Store(&problems)
 	if compiled == nil {
 		g.metrics.ConfigRefused()
 		if g.current.Load() == nil {

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"slices"
 	"strconv"
+	"strings"
 
 	"golang.org/x/net/http/httpguts"
 
@@ -79,6 +80,9 @@ func validate(e *Edits, path string, report model.Report) (out edits) {
 			check(where, entry.Key)
 			if text := entry.Value.String(); !httpguts.ValidHeaderFieldValue(text) {
 				report(where, "the value of "+entry.Key+" has a control character", "leave it out; a value is one line")
+			}
+			if kind == "set" && slices.ContainsFunc(list, func(f model.FieldTemplate) bool { return strings.EqualFold(f.Name, entry.Key) }) {
+				report(where, "the field "+entry.Key+" is set twice: case does not tell names apart", "keep one of them")
 			}
 			list = append(list, model.FieldTemplate{Name: entry.Key, Value: entry.Value.Template})
 		}

@@ -193,6 +193,7 @@ func TestProblems(t *testing.T) {
 		"{response: {set: {Host: one}}}":                  "",
 		"{}":                                              "headers does nothing (name fields under request or response, in set, add or remove)",
 		"{request: {}}":                                   "headers does nothing (name fields under request or response, in set, add or remove)",
+		"{request: {set: {X-A: a, x-a: b}}}":              "the field x-a is set twice: case does not tell names apart (keep one of them)",
 		"{request: {set: {'X A': one}}}":                  `the field name "X A" is not valid (field names are letters, digits and -)`,
 		"{request: {set: {'': one}}}":                     `the field name "" is not valid (field names are letters, digits and -)`,
 		"{response: {add: {'X:': one}}}":                  `the field name "X:" is not valid (field names are letters, digits and -)`,
