@@ -150,6 +150,7 @@ func TestUploadStreams(t *testing.T) {
 func TestEarlyResponse(t *testing.T) {
 	for name, endpoint := range map[string]func(*testing.T) string{
 		"an endpoint that closes": func(t *testing.T) string {
+			t.Helper()
 			return gatewaytest.NewScripted(t, func(conn net.Conn, in *bufio.Reader) {
 				if _, err := gatewaytest.ReadHead(in); err != nil {
 					return
@@ -161,6 +162,7 @@ func TestEarlyResponse(t *testing.T) {
 			}).URL
 		},
 		"an endpoint that reads on": func(t *testing.T) string {
+			t.Helper()
 			return gatewaytest.NewScripted(t, func(conn net.Conn, in *bufio.Reader) {
 				if _, err := gatewaytest.ReadHead(in); err != nil {
 					return

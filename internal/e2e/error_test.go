@@ -204,7 +204,7 @@ func TestCutResponses(t *testing.T) {
 		{"/stalls", "upstream_timeout"},
 	} {
 		t.Run(test.word, func(t *testing.T) {
-			response, err := http.Get(gw.URL("web") + test.path) //nolint:noctx // a test
+			response, err := http.Get(gw.URL("web") + test.path)
 			if err != nil {
 				t.Fatal(err)
 			}

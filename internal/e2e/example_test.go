@@ -40,7 +40,7 @@ func TestExamples(t *testing.T) {
 		t.Run(folder.Name(), func(t *testing.T) {
 			t.Setenv("WEB_ADDRESS", "127.0.0.1:0")
 			t.Setenv("ADMIN_ADDRESS", "127.0.0.1:0")
-			test(t, &exampleGateway{file: filepath.Join("../../examples", folder.Name(), "sluice.yaml")})
+			test(t, &exampleGateway{file: filepath.Join("..", "..", "examples", folder.Name(), "sluice.yaml")})
 		})
 		delete(tests, folder.Name())
 	}
@@ -90,6 +90,7 @@ func (g *exampleGateway) refuses(t *testing.T, a ask, status int, word string) r
 }
 
 func exampleStatic(t *testing.T, gw *exampleGateway) {
+	t.Helper()
 	gw.start(t, "USERS_URL")
 	gw.went(t, ask{target: "/users/"}, "USERS_URL", "/")
 	gw.went(t, ask{target: "/users"}, "USERS_URL", "/")
@@ -99,6 +100,7 @@ func exampleStatic(t *testing.T, gw *exampleGateway) {
 }
 
 func exampleVirtualHosts(t *testing.T, gw *exampleGateway) {
+	t.Helper()
 	gw.start(t, "SHOP_URL", "SHOP_NEXT_URL", "TENANTS_URL", "TENANTS_SPARE_URL", "SITE_URL")
 	const shop = "shop.example.com"
 	about := ask{target: "/.well-known/about", host: shop}
@@ -128,6 +130,7 @@ func exampleVirtualHosts(t *testing.T, gw *exampleGateway) {
 }
 
 func exampleRewriteRedirect(t *testing.T, gw *exampleGateway) {
+	t.Helper()
 	gw.start(t, "ACCOUNTS_URL=/api", "ARCHIVE_URL")
 	ping := gw.ask(t, ask{target: "/ping"})
 	if ping.body != "pong" || ping.Header.Get("Content-Type") != "text/plain" || ping.Header.Get("X-Served-By") != "sluice" {
@@ -159,6 +162,7 @@ func exampleRewriteRedirect(t *testing.T, gw *exampleGateway) {
 }
 
 func exampleHardened(t *testing.T, gw *exampleGateway) {
+	t.Helper()
 	// Without the token it is refused.
 	if out := runSluice(t, 1, []string{"SLUICE_ADMIN_TOKEN"}, "validate", "-c", gw.file); !strings.Contains(out, "SLUICE_ADMIN_TOKEN") {
 		t.Errorf("validate without a token says %q", out)
@@ -225,6 +229,7 @@ func exampleHardened(t *testing.T, gw *exampleGateway) {
 }
 
 func exampleSplitFiles(t *testing.T, gw *exampleGateway) {
+	t.Helper()
 	t.Setenv("ORDERS_TIMEOUT", "5s")
 	gw.start(t, "USERS_URL", "ORDERS_URL")
 	if e := gw.went(t, ask{target: "/users/1"}, "USERS_URL", "/users/1"); e.Header.Get("Authorization") != "Bearer example-only" {

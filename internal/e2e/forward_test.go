@@ -176,7 +176,7 @@ routes:
 
 // TestUnixSockets goes from a Unix socket to a Unix socket.
 func TestUnixSockets(t *testing.T) {
-	dir := shortDir(t)
+	dir := gatewaytest.ShortDir(t)
 	listener, err := net.Listen("unix", filepath.Join(dir, "up"))
 	if err != nil {
 		t.Fatal(err)

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -56,7 +57,7 @@ func TestListenersChange(t *testing.T) {
 		<-release
 		_, _ = io.WriteString(w, "held")
 	}))
-	dir := shortDir(t)
+	dir := gatewaytest.ShortDir(t)
 	first, second := filepath.Join(dir, "first"), filepath.Join(dir, "second")
 	config := func(listeners, answer string) string { return listenerConfig(listeners, url, answer) }
 	fixed := func(conn net.Conn, want string) {
@@ -89,14 +90,14 @@ func TestListenersChange(t *testing.T) {
 	fixed(dialUnix(t, second), "four")
 	fixed(client, "four")
 	unanswered(t, first)
-	if _, err := idle.Read(make([]byte, 1)); err != io.EOF { //nolint:errorlint // as it comes
+	if _, err := idle.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("an idle connection of the old address ended with %v", err)
 	}
 	close(release)
 	if r := receive(t, held, "GET"); r.body != "held" || !r.Close {
 		t.Errorf("the held request gave %q, close %v", r.body, r.Close)
 	}
-	if _, err := held.ReadByte(); err != io.EOF { //nolint:errorlint // as it comes
+	if _, err := held.ReadByte(); !errors.Is(err, io.EOF) {
 		t.Errorf("its connection ended with %v", err)
 	}
 
@@ -146,7 +147,7 @@ func TestListenerSettingsChange(t *testing.T) {
 	if r := receive(t, in, "GET"); r.body != "fixed" || !r.Close {
 		t.Errorf("%q came, close %v", r.body, r.Close)
 	}
-	if _, err := in.ReadByte(); err != io.EOF { //nolint:errorlint // as it comes
+	if _, err := in.ReadByte(); !errors.Is(err, io.EOF) {
 		t.Errorf("the connection ended with %v", err)
 	}
 	if r := (ask{target: "/fixed"}).on(t, gw.Dial("web")); r.Close {
@@ -163,7 +164,7 @@ func TestAddressInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	dir := shortDir(t)
+	dir := gatewaytest.ShortDir(t)
 	good := listenerConfig(`web: {address: "127.0.0.1:0"}`, url, "good")
 	gw := gatewaytest.Start(t, good)
 	conn := gw.Dial("web")
@@ -197,7 +198,7 @@ func TestAddressInUse(t *testing.T) {
 	config := listenerConfig(fmt.Sprintf(`web: {address: "127.0.0.1:0"}, taken: {address: %q}`, taken.Addr()), url, "at last")
 	before := failures(gw)
 	gw.Write(config)
-	refused(t, gw, before, taken.Addr().String())
+	_ = refused(t, gw, before, taken.Addr().String())
 	taken.Close()
 	gw.Reload()
 	gatewaytest.WaitFor(t, "the address serves", func() bool { return gw.Current().Revision.Number == 2 })
@@ -209,7 +210,7 @@ func TestAddressInUse(t *testing.T) {
 // TestAdminChanges moves the admin API and gives it a token.
 func TestAdminChanges(t *testing.T) {
 	url := gatewaytest.NewEcho(t, "up")
-	dir := shortDir(t)
+	dir := gatewaytest.ShortDir(t)
 	config := func(admin string) string {
 		return strings.Replace(listenerConfig(`web: {address: "127.0.0.1:0"}`, url, "fixed"), `{address: "127.0.0.1:0"}`+"\nroutes", admin+"\nroutes", 1)
 	}

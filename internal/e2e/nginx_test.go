@@ -262,6 +262,8 @@ routes: [{id: files, match: {path_prefix: /}, upstream: files}]
 				}
 			})
 		}
-		os.Remove(file) // the disk need not hold both
+		if err := os.Remove(file); err != nil { // the disk need not hold both
+			t.Error(err)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -242,7 +243,7 @@ func TestSecretFromFile(t *testing.T) {
 	}
 	before := failures(gw)
 	remove(t, secret)
-	refused(t, gw, before, "secret")
+	_ = refused(t, gw, before, "secret")
 	if got := sees(); got != "Bearer second" {
 		t.Errorf("without the file the endpoint sees %q", got)
 	}
@@ -306,7 +307,7 @@ func TestRemovedEndpointDrains(t *testing.T) {
 		t.Fatalf("status %d", r.StatusCode)
 	}
 	gw.Load(reloadConfig(gatewaytest.NewEcho(t, "other"), ""))
-	if err := await(t, "the end of the idle connection", closed); err != io.EOF { //nolint:errorlint // as it comes
+	if err := await(t, "the end of the idle connection", closed); !errors.Is(err, io.EOF) {
 		t.Errorf("it ended with %v", err)
 	}
 	gatewaytest.WaitFor(t, "no connection is counted", func() bool { return gw.Metric("gateway_upstream_active_connections") == 0 })

@@ -108,7 +108,9 @@ func TestTunnelHalfClose(t *testing.T) {
 			t.Errorf("%q came, %v", rest, err)
 		}
 		say(t, conn, "and more")
-		conn.(*net.TCPConn).CloseWrite()
+		if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
+			t.Fatal(err)
+		}
 		if got := await(t, "what the endpoint heard", heard); got != "and more, <nil>" {
 			t.Errorf("the endpoint heard %q", got)
 		}
@@ -129,7 +131,7 @@ func TestTunnelHalfClose(t *testing.T) {
 			t.Fatal(err)
 		}
 		conn.Close()
-		await(t, "the end at the endpoint", heard)
+		_ = await(t, "the end at the endpoint", heard) // in whatever form
 		gatewaytest.WaitFor(t, "it is logged", func() bool {
 			lines := gw.LogLines()
 			return len(lines) == 1 && lines[0]["status"] == 101.0 && lines[0]["error"] == "client_closed"

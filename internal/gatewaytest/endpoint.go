@@ -68,7 +68,7 @@ type Scripted struct {
 // closed when it returns. What it reads is kept for Received.
 func NewScripted(t testing.TB, script func(conn net.Conn, in *bufio.Reader)) *Scripted {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a test
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func NewScripted(t testing.TB, script func(conn net.Conn, in *bufio.Reader)) *Sc
 			s.mu.Unlock()
 			running.Go(func() {
 				script(conn, bufio.NewReader(&recorder{conn, s, index}))
-				conn.Close()
+				_ = conn.Close() // the peer may have been first
 				mu.Lock()
 				delete(open, conn)
 				mu.Unlock()
@@ -98,10 +98,10 @@ func NewScripted(t testing.TB, script func(conn net.Conn, in *bufio.Reader)) *Sc
 		}
 	})
 	t.Cleanup(func() {
-		listener.Close()
+		_ = listener.Close()
 		mu.Lock()
 		for conn := range open {
-			conn.Close()
+			_ = conn.Close() // its script may have been first
 		}
 		mu.Unlock()
 		running.Wait()

@@ -96,6 +96,7 @@ func (g *Gateway) Load(config string) {
 	before := g.Current().Revision.Number
 	g.Write(config)
 	WaitFor(g.t, "the new configuration serves", func() bool { return g.Current().Revision.Number > before })
+	g.Problems() // waits for the change to be over: listeners follow the swap
 }
 
 // URL is the base URL of a listener.
@@ -146,7 +147,7 @@ func (g *Gateway) Dial(listener string) net.Conn {
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	g.t.Cleanup(func() { conn.Close() })
+	g.t.Cleanup(func() { _ = conn.Close() }) // the test may have closed it
 	if err := conn.SetDeadline(time.Now().Add(Patience)); err != nil {
 		g.t.Fatal(err)
 	}

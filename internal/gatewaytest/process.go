@@ -44,13 +44,7 @@ type Process struct {
 // block of its own: the admin API is put on a Unix socket.
 func StartProcess(t testing.TB, binary, config string) *Process {
 	t.Helper()
-	// Not t.TempDir: the path of a socket is bounded to some hundred bytes, and
-	// the name of a test is part of the folder's.
-	dir, err := os.MkdirTemp("", "sluice")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
+	dir := ShortDir(t)
 	socket := filepath.Join(dir, "admin")
 	p := &Process{admin: newAdmin(t, func() net.Addr { return &net.UnixAddr{Name: socket, Net: "unix"} }), t: t, file: filepath.Join(dir, "sluice.yaml"), done: make(chan struct{})}
 	p.Write(config)
@@ -76,11 +70,11 @@ func StartProcess(t testing.TB, binary, config string) *Process {
 			t.Fatalf("the gateway ended at once: %v\n%s", p.err, p.Log(8<<10))
 		default:
 		}
-		response, err := p.client.Get("http://127.0.0.1/_gateway/ready") //nolint:noctx // a test
+		response, err := p.client.Get("http://127.0.0.1/_gateway/ready")
 		if err != nil {
 			return false // it does not listen yet
 		}
-		response.Body.Close()
+		_ = response.Body.Close() // only the status counts
 		return response.StatusCode == http.StatusOK
 	})
 	return p
@@ -156,6 +150,23 @@ func (p *Process) Memory(figure string) int64 {
 		p.t.Fatalf("the process has no figure %s: %v", figure, err)
 	}
 	return kilobytes << 10
+}
+
+// ShortDir is a folder for the test whose path fits into the address of a Unix
+// socket, which is bounded to some hundred bytes. That of t.TempDir may be
+// longer: it has the test's name in it.
+func ShortDir(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "sluice") //nolint:usetesting // see above
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
 }
 
 // replace puts a file in another's place, as careful editors save.
