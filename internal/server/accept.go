@@ -58,6 +58,9 @@ func (l *Listener) take(inner net.Conn) {
 	}
 	l.conns[c] = struct{}{}
 	l.tasks++
+	if l.ending.Load() { // it was accepted in the same moment, and missed the sweep
+		l.sweep()
+	}
 	l.mu.Unlock()
 	l.counted(c.name, 1)
 	for {

@@ -25,6 +25,9 @@ func (a *adapter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if c != nil && c.closed.Load() {
 		panic(http.ErrAbortHandler) // a request that was buffered when the connection ended
 	}
+	if c != nil {
+		c.busy.Store(true) // one that came together with the one before was not read since
+	}
 	t := newTurn(a, c, w, r)
 	cut := t.run()
 	t.finish(cut)
