@@ -41,7 +41,7 @@ func compile(w io.Writer, file string) (*snapshot.Compiled, error) {
 	var compiled *snapshot.Compiled
 	if !model.Refused(problems) {
 		var found []model.Problem
-		compiled, _, found = snapshot.Compile(documents, app.Kinds(), app.Environment())
+		compiled, _, found = snapshot.Compile(documents, app.Kinds(), config.Environment{})
 		problems = append(problems, found...)
 	}
 	for _, problem := range problems {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"sluice/internal/admin"
+	"sluice/internal/config"
 	"sluice/internal/model"
 	"sluice/internal/provider"
 	"sluice/internal/snapshot"
@@ -24,7 +25,7 @@ func (g *Gateway) apply(update provider.Update) []model.Problem {
 	if !model.Refused(problems) {
 		var files []string
 		var found []model.Problem
-		compiled, files, found = snapshot.Compile(update.Documents, g.builder.Kinds, Environment())
+		compiled, files, found = snapshot.Compile(update.Documents, g.builder.Kinds, config.Environment{})
 		problems = append(problems, found...)
 		g.source.Watch(files)
 	}

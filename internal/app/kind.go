@@ -1,9 +1,6 @@
 package app
 
 import (
-	"os"
-
-	"sluice/internal/config"
 	"sluice/internal/middleware/access"
 	"sluice/internal/middleware/edit"
 	"sluice/internal/middleware/limit"
@@ -18,9 +15,4 @@ func Kinds() []pipeline.Kind {
 		limit.Body(),
 		access.IPFilter(),
 	}
-}
-
-// Environment is the process's own: its variables and its files.
-func Environment() config.Environment {
-	return config.Environment{LookupEnv: os.LookupEnv, ReadFile: os.ReadFile}
 }

@@ -53,12 +53,15 @@ type Environment struct {
 	ReadFile  func(string) ([]byte, error)
 }
 
-func (e Environment) withDefaults() Environment {
+// WithDefaults puts the operating system's functions in where there is none. A
+// file that is larger than a document may be is refused: one without end, as a
+// device, must not hang the gateway.
+func (e Environment) WithDefaults() Environment {
 	if e.LookupEnv == nil {
 		e.LookupEnv = os.LookupEnv
 	}
 	if e.ReadFile == nil {
-		e.ReadFile = readFile
+		e.ReadFile = readRegular
 	}
 	return e
 }

@@ -88,7 +88,7 @@ func (l *loader) include(document Document, above []string) {
 	if !ok || src.root == nil || src.root.Kind != yaml.MappingNode {
 		return
 	}
-	quiet := newDecoder(src, nil, Environment{}.withDefaults(), newCollector(), l.note)
+	quiet := newDecoder(src, nil, Environment{}.WithDefaults(), newCollector(), l.note)
 	var list *yaml.Node
 	for _, p := range quiet.pairs(src.root) {
 		if p.key.Value == "include" {

@@ -29,7 +29,7 @@ func Resolve(documents []Document, kinds []Kind, env Environment) Result {
 		filesSeen: map[string]bool{}, blocks: map[string]place{}, names: map[string]place{}, ids: map[string]place{},
 	}
 	r.chains = chainBuilder{r: r, named: map[string]*definition{}, used: map[string]bool{}}
-	env = env.withDefaults()
+	env = env.WithDefaults()
 	for i, d := range documents {
 		r.read(d, i, env)
 	}

@@ -2,8 +2,6 @@ package config
 
 import (
 	"fmt"
-	"io"
-	"os"
 	"path/filepath"
 	"sort"
 	"strings"
@@ -189,18 +187,4 @@ func absolute(dir, path string) string {
 		return absolute
 	}
 	return filepath.Clean(path)
-}
-
-// readFile reads a file that is not larger than a document may be, so that a
-// device without end does not hang the gateway.
-func readFile(path string) ([]byte, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	data, err := io.ReadAll(io.LimitReader(file, largest+1))
-	if closeErr := file.Close(); err == nil {
-		err = closeErr
-	}
-	return data, err
 }

@@ -65,6 +65,7 @@ type inputs map[string]string
 
 // record returns an environment that notes what is taken from it.
 func (in inputs) record(from config.Environment) config.Environment {
+	from = from.WithDefaults()
 	return config.Environment{
 		LookupEnv: func(name string) (string, bool) {
 			value, ok := from.LookupEnv(name)
