@@ -16,30 +16,29 @@ const redacted = "REDACTED"
 // Redact returns a document's text with its secrets struck out. A document
 // whose secrets cannot be told from the rest is struck out whole.
 func Redact(d Document) []byte {
-	var root yaml.Node
-	if err := yaml.Unmarshal(d.Data, &root); err != nil || len(root.Content) == 0 {
-		return d.Data // it never served, so that no one asks for it
+	src, ok := parse(d, 0, newCollector())
+	if !ok {
+		return []byte(redacted + "\n")
 	}
-	data := d.Data
 	for _, path := range secrets {
-		secret := secretAt(root.Content[0], path)
+		secret := secretAt(src.root, path)
 		if secret == nil || secret.Value == "" || isReference(secret.Value) {
 			continue
 		}
-		data = bytes.ReplaceAll(data, []byte(secret.Value), []byte(redacted))
-		if left := reread(data, path); left != redacted {
+		d.Data = bytes.ReplaceAll(d.Data, []byte(secret.Value), []byte(redacted))
+		if left := reread(d, path); left != redacted {
 			return []byte(redacted + "\n")
 		}
 	}
-	return data
+	return d.Data
 }
 
-func reread(data []byte, path []string) string {
-	var root yaml.Node
-	if err := yaml.Unmarshal(data, &root); err != nil || len(root.Content) == 0 {
+func reread(d Document, path []string) string {
+	src, ok := parse(d, 0, newCollector())
+	if !ok {
 		return ""
 	}
-	if secret := secretAt(root.Content[0], path); secret != nil {
+	if secret := secretAt(src.root, path); secret != nil {
 		return secret.Value
 	}
 	return ""

@@ -19,6 +19,10 @@ func TestRedact(t *testing.T) {
 		"a default is a secret": {"admin: {token: \"${TOKEN:-let-me-in}\"}\n", "admin: {token: \"REDACTED\"}\n"},
 		"a file":                {"admin: {token: \"${file:secret}\"}\n", "admin: {token: \"${file:secret}\"}\n"},
 		"none":                  {"routes: []\n", "routes: []\n"},
+		"JSON with tabs":        {"{\n\t\"admin\": {\"token\": \"let-me-in\"}\n}\n", "{\n\t\"admin\": {\"token\": \"REDACTED\"}\n}\n"},
+		"a byte order mark":     {"\ufeffadmin: {token: let-me-in}\n", "\ufeffadmin: {token: REDACTED}\n"},
+		"nothing":               {"# admin\n", "# admin\n"},
+		"no document":           {"admin: {token: let-me-in\n", "REDACTED\n"},
 	} {
 		got := string(Redact(Document{Data: []byte(test.text)}))
 		if got != test.want || strings.Contains(got, "let-me-in") {
