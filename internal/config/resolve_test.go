@@ -49,6 +49,21 @@ func resolveAny(t *testing.T, text string, variables ...string) config.Result {
 	return config.Resolve([]config.Document{{Name: "sluice.yaml", Dir: "/etc/sluice", Data: []byte(text)}}, testKinds(), env)
 }
 
+// A relative path of a socket is relative to the document that names it.
+func TestSocketsOfTwoDirectories(t *testing.T) {
+	documents := []config.Document{
+		{Name: "a", Dir: "/a", Data: []byte(listen + "routes: [{match: {path: /a}, upstream: \"unix:s\"}]\n")},
+		{Name: "b", Dir: "/b", Data: []byte("routes: [{match: {path: /b}, upstream: \"unix:s\"}, {match: {path: /again}, upstream: \"unix:/a/s\"}]\n")},
+	}
+	g := config.Resolve(documents, testKinds(), config.Environment{}).Gateway
+	if g == nil || len(g.Upstreams) != 2 || g.Routes[2].Upstream != g.Routes[0].Upstream {
+		t.Fatalf("got %v", model.Text(g))
+	}
+	if a, b := g.Routes[0].Upstream.Endpoints[0].Address, g.Routes[1].Upstream.Endpoints[0].Address; a != "unix:/a/s" || b != "unix:/b/s" {
+		t.Errorf("got %s and %s", a, b)
+	}
+}
+
 // A file without end is refused, by the functions that the gateway itself uses.
 func TestFileWithoutEnd(t *testing.T) {
 	document := config.Document{Name: "sluice.yaml", Dir: "/", Data: []byte(listen + "admin: {token: \"${file:/dev/zero}\"}\n")}

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"sluice/internal/model"
@@ -107,6 +108,9 @@ func newUpstream(name string, u *upstream) *model.Upstream {
 // destination returns the upstream that a route names: one of its own where it
 // is a URL, shared by all routes with the same. nil: a problem was reported.
 func (r *resolver) destination(in *route, name string) *model.Upstream {
+	if path, ok := strings.CutPrefix(name, unixPrefix); ok && path != "" {
+		name = unixPrefix + absolute(in.src.Dir, path) // the same text is another path in another directory
+	}
 	use := r.upstreams[name]
 	switch {
 	case use != nil:
