@@ -151,7 +151,7 @@ func (t *turn) recovered(value any) error {
 	}
 	t.x.Identify()
 	t.listener.log.Error("an exchange panicked", "request_id", t.x.ID, "panic", fmt.Sprint(value), "stack", string(debug.Stack()))
-	return pipeline.NewError(pipeline.Internal, fmt.Errorf("panic: %v", value))
+	return pipeline.NewError(pipeline.Internal, nil) // the cause is told
 }
 
 // fail makes an error the response.

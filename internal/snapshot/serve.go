@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"log/slog"
 	"strconv"
 	"strings"
 	"time"
@@ -39,6 +40,7 @@ func (r *served) Observe(x *pipeline.Exchange) {
 	if x.Err != nil {
 		record.Error = string(x.Err.Word)
 		r.metrics.Error(record.Error)
+		r.snapshot.tell(x)
 	}
 	r.metrics.Observe(record.Method, record.Status, x.Version, duration)
 	if r.upstream != nil && x.Attempts > 0 {
@@ -46,6 +48,21 @@ func (r *served) Observe(x *pipeline.Exchange) {
 	}
 	r.snapshot.metrics.RequestEnded()
 	r.snapshot.log(&record)
+}
+
+// tell puts the cause of an exchange's error into the process log: the access
+// log has its word only. What endpoints and clients do wrong is for whoever looks
+// for it; what the gateway does wrong must not go unseen.
+func (s *Snapshot) tell(x *pipeline.Exchange) {
+	level := slog.LevelDebug
+	if x.Err.Word == pipeline.Internal {
+		level = slog.LevelError
+	}
+	if x.Err.Err == nil || !s.process.Enabled(x.Context(), level) {
+		return
+	}
+	s.process.LogAttrs(x.Context(), level, "an exchange failed", slog.String("request_id", x.ID), slog.String("error", string(x.Err.Word)),
+		slog.String("upstream", x.Upstream), slog.String("endpoint", x.Endpoint), slog.Any("cause", x.Err.Err))
 }
 
 // log writes an exchange's line: into the log of its snapshot, or, where a

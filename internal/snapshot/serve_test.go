@@ -55,7 +55,7 @@ type engine struct {
 func newEngine(t *testing.T) *engine {
 	t.Helper()
 	e := &engine{t: t, metrics: telemetry.NewMetrics(0)}
-	log := slog.New(slog.NewTextHandler(&e.log, nil))
+	log := slog.New(slog.NewTextHandler(&e.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	e.builder = snapshot.Builder{
 		Registry: &e.registry, Kinds: kinds(), Metrics: e.metrics, Log: log, Pseudonym: "test",
 		Server:    server.Options{Service: &e.current, Log: log},
@@ -260,6 +260,28 @@ routes:
 	}
 	if lines := e.stop(); len(lines) != 10 {
 		t.Errorf("%d lines for 10 exchanges", len(lines))
+	}
+}
+
+// TestCauses looks for what the access log has no field for.
+func TestCauses(t *testing.T) {
+	e := newEngine(t)
+	e.load(listener + fmt.Sprintf("upstreams: {gone: {endpoints: [%q]}}\nroutes: [{match: {path: /gone}, upstream: gone}]\n", gatewaytest.Refused(t)))
+	_ = e.run(e.exchange("GET", "/gone")) // the log tells
+	x := e.exchange("GET", "/gone")
+	pipeline.Fail(x, errors.New("it broke"))
+	e.current.Done(x)
+	_ = e.run(e.exchange("GET", "/nowhere")) // an error without a cause
+	e.stop()
+	var told []string
+	for line := range strings.Lines(e.log.String()) {
+		if strings.Contains(line, "an exchange failed") {
+			told = append(told, line)
+		}
+	}
+	if len(told) != 2 || !strings.Contains(told[0], "level=DEBUG") || !strings.Contains(told[0], "connection refused") || !strings.Contains(told[0], "upstream=gone") ||
+		!strings.Contains(told[1], "level=ERROR") || !strings.Contains(told[1], `cause="it broke"`) || !strings.Contains(told[1], "request_id="+x.ID) {
+		t.Errorf("the log has %q", told)
 	}
 }
 
