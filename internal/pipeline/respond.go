@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"strings"
 
 	"sluice/internal/message"
 )
@@ -46,4 +47,15 @@ func Fail(x *Exchange, err error) {
 	}
 	response.Fields.Put(message.XRequestID, x.ID)
 	x.Response = response
+}
+
+// Streams tells whether a response goes on for as long as either side likes: a
+// tunnel, an event stream, gRPC. Such a one may be silent for longer.
+func Streams(response *message.Response) bool {
+	if response.Tunnel != nil {
+		return true
+	}
+	kind, _, _ := strings.Cut(response.Fields.Get(message.ContentType), ";")
+	kind = strings.ToLower(strings.TrimRight(kind, " \t"))
+	return kind == "text/event-stream" || kind == "application/grpc" || strings.HasPrefix(kind, "application/grpc+")
 }

@@ -78,13 +78,3 @@ func asked(list, offered string) bool {
 	}
 	return true
 }
-
-// streams tells whether a response goes on for as long as either side likes.
-func streams(response *message.Response) bool {
-	if response.Tunnel != nil {
-		return true
-	}
-	kind, _, _ := strings.Cut(response.Fields.Get(message.ContentType), ";")
-	kind = strings.ToLower(strings.TrimRight(kind, " \t"))
-	return kind == "text/event-stream" || kind == "application/grpc" || strings.HasPrefix(kind, "application/grpc+")
-}

@@ -90,7 +90,7 @@ func (d *destination) attempt(x *pipeline.Exchange, w *watch, request *message.R
 		endpoint.End(atFault(err))
 		return nil, err
 	}
-	w.answered(streams(response))
+	w.answered(pipeline.Streams(response))
 	if endpoint.Version != "" {
 		response.Fields.Put(message.XBackendVersion, endpoint.Version)
 	}

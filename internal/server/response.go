@@ -100,8 +100,7 @@ func (t *turn) stall() {
 		return
 	}
 	idle := t.x.Route.Timeouts.Idle
-	kind := t.x.Response.Fields.Get(message.ContentType)
-	if t.x.Response.Tunnel != nil || strings.HasPrefix(kind, "text/event-stream") || strings.HasPrefix(kind, "application/grpc") {
+	if pipeline.Streams(t.x.Response) {
 		idle = t.x.Route.Timeouts.IdleStream
 	}
 	t.c.stall.Store(int64(idle))
