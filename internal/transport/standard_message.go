@@ -97,7 +97,7 @@ func sendable(in *message.Request) error {
 	if !httpguts.ValidHeaderFieldName(in.Method) { // a token, too (RFC 9110 9.1)
 		return pipeline.NewError(pipeline.BadRequest, errors.New("invalid method"))
 	}
-	if in.Path == "" || strings.ContainsFunc(in.Path+in.Query, func(c rune) bool { return c <= ' ' || c == 0x7f }) {
+	if in.Path == "" || !visible(in.Path) || !visible(in.Query) {
 		return pipeline.NewError(pipeline.BadRequest, errors.New("invalid target"))
 	}
 	if !httpguts.ValidHostHeader(in.Host) {
@@ -107,6 +107,16 @@ func sendable(in *message.Request) error {
 		return pipeline.NewError(pipeline.BadRequest, errors.New("invalid field"))
 	}
 	return nil
+}
+
+// visible tells whether nothing in a part of a target would end it, or the line.
+func visible(text string) bool {
+	for i := range len(text) {
+		if text[i] <= ' ' || text[i] == 0x7f {
+			return false
+		}
+	}
+	return true
 }
 
 func invalid(field message.Field) bool {
