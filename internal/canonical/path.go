@@ -109,7 +109,9 @@ func escapes(raw string, note func(error)) string {
 			if pathCharacter(c) || c == '\\' || c < ' ' || c == 0x7f {
 				out.WriteByte(c) // a violation stays as it came
 			} else {
-				out.WriteString(string([]byte{'%', hexDigits[c>>4], hexDigits[c&15]}))
+				out.WriteByte('%')
+				out.WriteByte(hexDigits[c>>4])
+				out.WriteByte(hexDigits[c&15])
 			}
 			continue
 		}
