@@ -83,11 +83,7 @@ func ids(t *testing.T, text string) (ids []string) {
 
 func metric(t *testing.T, m *Metrics, sample string) string {
 	t.Helper()
-	text, err := m.Text()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(text) {
+	for line := range strings.Lines(exposition(t, m)) {
 		if rest, ok := strings.CutPrefix(line, sample+" "); ok {
 			return strings.TrimSpace(rest)
 		}

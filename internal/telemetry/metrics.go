@@ -1,15 +1,11 @@
 package telemetry
 
 import (
-	"fmt"
-	"io"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/common/expfmt"
 )
 
 // durationBuckets are the bounds of all histograms of durations, in seconds.
@@ -58,7 +54,7 @@ func NewMetrics(maxSeries int) *Metrics {
 	m.downstream = m.gauges("gateway_downstream_connections", "Open connections of clients.", "listener")
 	m.pathViolations = m.counters("gateway_path_violations_total", "Paths that break a rule where the listener only reports them.", "listener")
 	m.upstreamUses = m.counters("gateway_upstream_connections_total", "Connections taken for attempts, new and reused ones.", "upstream", "reused")
-	m.upstreamActive = m.gauges("gateway_upstream_active_connections", "Connections that serve an attempt or a tunnel.", "upstream")
+	m.upstreamActive = m.gauges("gateway_upstream_active_connections", "Open connections to endpoints, with those in the pool that wait for work.", "upstream")
 	m.upstreamSeconds = m.histograms("gateway_upstream_duration_seconds", "From the start of an attempt to the head of its response.", "upstream")
 
 	m.active = m.gauge("gateway_active_requests", "Requests that are being served.")
@@ -109,15 +105,6 @@ func (m *Metrics) SetMaxSeries(n int) { m.limit.Store(int64(n)) }
 // Gatherer is what serves the metrics to anything that knows Prometheus.
 func (m *Metrics) Gatherer() prometheus.Gatherer { return m.registry }
 
-// Register adds a collector of another package's own figures. An error tells
-// of a name that is taken.
-func (m *Metrics) Register(collector prometheus.Collector) error {
-	if err := m.registry.Register(collector); err != nil {
-		return fmt.Errorf("register metrics: %w", err)
-	}
-	return nil
-}
-
 // RequestStarted counts an exchange in, until RequestEnded.
 func (m *Metrics) RequestStarted() { m.active.Inc() }
 
@@ -146,38 +133,4 @@ func (m *Metrics) accessLogFailed() {
 	if m != nil {
 		m.accessLogFailure.Inc()
 	}
-}
-
-// ContentType returns the media type that Write uses for the value of an Accept
-// field: the text format unless another one is asked for.
-func ContentType(accept string) string {
-	return string(expfmt.NegotiateAccept(map[string][]string{"Accept": {accept}}, expfmt.DefaultOpenMetricsAcceptedFormats()...))
-}
-
-// Write writes all metrics in the format of a ContentType. What can be gathered
-// is written even where something cannot; the error then tells of the rest.
-func (m *Metrics) Write(w io.Writer, contentType string) error {
-	families, gatherErr := m.registry.Gather()
-	encoder := expfmt.NewEncoder(w, expfmt.Format(contentType))
-	for _, f := range families {
-		if err := encoder.Encode(f); err != nil {
-			return fmt.Errorf("write metric %s: %w", f.GetName(), err)
-		}
-	}
-	if closer, ok := encoder.(expfmt.Closer); ok {
-		if err := closer.Close(); err != nil {
-			return fmt.Errorf("end the metrics: %w", err)
-		}
-	}
-	if gatherErr != nil {
-		return fmt.Errorf("gather metrics: %w", gatherErr)
-	}
-	return nil
-}
-
-// Text is everything in the text format, for tests and for people.
-func (m *Metrics) Text() (string, error) {
-	var out strings.Builder
-	err := m.Write(&out, ContentType(""))
-	return out.String(), err
 }

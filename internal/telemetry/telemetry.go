@@ -16,11 +16,6 @@ func NewLogger(w io.Writer, level slog.Leveler) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level}))
 }
 
-// NewJSONLogger is NewLogger with each event as a JSON object on its line.
-func NewJSONLogger(w io.Writer, level slog.Leveler) *slog.Logger {
-	return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level}))
-}
-
 // SharedWriter is a standard stream that several logs write to: one write at a
 // time, so that no line breaks into another one, also on a pipe. It does not
 // close what it writes to.
