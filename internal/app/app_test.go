@@ -225,6 +225,25 @@ func TestApply(t *testing.T) {
 	}
 }
 
+// TestReloadOfTheSame tells whoever asked for a reload that nothing changed, and
+// nobody else.
+func TestReloadOfTheSame(t *testing.T) {
+	r := run(t)
+	r.say(routes("/a"))
+	<-r.Serving()
+	r.say(routes("/a"))
+	document := config.Document{Name: "it.yaml", Dir: "/", Provider: "test", Data: []byte(routes("/a"))}
+	r.updates <- provider.Update{Source: "test", Documents: []config.Document{document}, Forced: true}
+	r.say(routes("/a"))
+	r.stop()
+	if err := r.end(); err != nil {
+		t.Error(err)
+	}
+	if n := strings.Count(r.log.String(), "the documents did not change"); n != 1 {
+		t.Errorf("told %d times", n)
+	}
+}
+
 func TestWatchedFiles(t *testing.T) {
 	r := run(t)
 	missing := filepath.Join(t.TempDir(), "missing")

@@ -2,7 +2,9 @@ package app
 
 import (
 	"cmp"
+	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -32,7 +34,11 @@ func (g *Gateway) apply(update provider.Update) []model.Problem {
 	if compiled != nil {
 		if serving := g.current.Load(); serving != nil && serving.SHA256 == compiled.SHA256 {
 			g.problems.Store(&problems)
-			g.log.Debug("the documents did not change", "revision", serving.Revision.Number)
+			level := slog.LevelDebug
+			if update.Forced { // whoever asked waits for an answer
+				level = slog.LevelInfo
+			}
+			g.log.Log(context.Background(), level, "the documents did not change", "revision", serving.Revision.Number)
 			return problems
 		}
 		if err := g.replace(compiled, update.Source); err != nil {
@@ -85,6 +91,9 @@ func (g *Gateway) replace(compiled *snapshot.Compiled, source string) error {
 	api := admin.Acquire(next.Leases, compiled.Gateway.Admin.Address, g.api, g.sockets.Listen)
 	if err := next.Commit(); err != nil {
 		next.Release()
+		if before != nil {
+			g.metrics.SetMaxSeries(before.Gateway.MaxSeries)
+		}
 		return err
 	}
 	g.admin = api
