@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"strings"
 
@@ -52,6 +53,8 @@ func oversized(x *Exchange) *Error {
 		return NewError(HeaderTooLarge, errors.New("too many fields"))
 	case limits.HeaderBytes > 0 && headerBytes(r) > limits.HeaderBytes:
 		return NewError(HeaderTooLarge, nil)
+	case limits.Body > 0 && r.Length > limits.Body:
+		return NewError(BodyTooLarge, fmt.Errorf("%d bytes are announced, limits.body is %d", r.Length, limits.Body))
 	}
 	return nil
 }

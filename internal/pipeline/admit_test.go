@@ -245,6 +245,7 @@ func TestAdmitRefuses(t *testing.T) {
 		{"a target that is just short enough", func(x *pipeline.Exchange) { x.Listener.Limits.URIBytes = 4 }, ""},
 		{"a long target", func(x *pipeline.Exchange) { x.Listener.Limits.URIBytes = 3 }, pipeline.URITooLong},
 		{"as many fields as may be", func(x *pipeline.Exchange) { x.Listener.Limits.Headers = 2 }, ""},
+		{"a large body", func(x *pipeline.Exchange) { x.Listener.Limits.Body, x.Request.Length = 5, 6 }, pipeline.BodyTooLarge},
 		{"a field too many", func(x *pipeline.Exchange) { x.Listener.Limits.Headers = 1 }, pipeline.HeaderTooLarge},
 		{"dropped fields count", func(x *pipeline.Exchange) {
 			x.Listener.Limits.Headers = 2

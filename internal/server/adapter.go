@@ -129,18 +129,13 @@ func (t *turn) serve() (err error) {
 	return t.listener.service.Serve(t.x)
 }
 
-// refusal is what the listener refuses before anything of the body is read.
+// refusal is what is no request of the connection's protocol: net/http lets the
+// preface of HTTP/2 pass.
 func (t *turn) refusal() error {
-	limit := t.x.Listener.Limits.Body
-	var e *pipeline.Error
-	switch {
-	case t.c != nil && t.r.ProtoMajor != 1: // net/http lets the preface of HTTP/2 pass
-		e = pipeline.NewError(pipeline.BadVersion, fmt.Errorf("%s on an HTTP/1.1 connection", t.r.Proto))
-	case limit > 0 && t.r.ContentLength > limit:
-		e = pipeline.NewError(pipeline.BodyTooLarge, fmt.Errorf("%d bytes are announced, limits.body is %d", t.r.ContentLength, limit))
-	default:
+	if t.c == nil || t.r.ProtoMajor == 1 {
 		return nil
 	}
+	e := pipeline.NewError(pipeline.BadVersion, fmt.Errorf("%s on an HTTP/1.1 connection", t.r.Proto))
 	e.Close = true
 	return e
 }

@@ -54,6 +54,9 @@ func newBody(t *turn, m *model.Listener) *body {
 	if t.r.ProtoAtLeast(1, 1) && t.r.Header.Get("Expect") != "" { // net/http lets 100-continue alone pass
 		b.proceed = t.proceed
 	}
+	if b.limit > 0 && b.length > b.limit { // nothing of it is worth asking for
+		b.err = b.tooLarge()
+	}
 	b.over.L = &b.mu
 	return b
 }
@@ -112,7 +115,7 @@ func (b *body) leave(n int, err error, waited time.Duration) (int, error) {
 	}
 	switch {
 	case tooLarge:
-		b.err = pipeline.NewError(pipeline.BodyTooLarge, fmt.Errorf("limits.body is %d", b.limit))
+		b.err = b.tooLarge()
 	case errors.Is(err, io.EOF):
 		b.whole = true
 		b.fields = b.trailers()
@@ -144,6 +147,12 @@ func (b *body) classify(err error) *pipeline.Error {
 		return pipeline.NewError(pipeline.ClientClosed, fmt.Errorf("%w: %w", pipeline.ErrClientGone, err))
 	}
 	return pipeline.NewError(pipeline.BadRequest, fmt.Errorf("the body is malformed: %w", err))
+}
+
+func (b *body) tooLarge() *pipeline.Error {
+	e := pipeline.NewError(pipeline.BodyTooLarge, fmt.Errorf("limits.body is %d", b.limit))
+	e.Close = true
+	return e
 }
 
 func (b *body) tooSlow() *pipeline.Error {
