@@ -46,14 +46,15 @@ func (b *Builder) Build(compiled *Compiled, revision Revision) *Snapshot {
 	if gateway.Admin.Name != "" {
 		pseudonym = gateway.Admin.Name
 	}
-	s.unmatched = &served{metrics: b.Metrics.Route("", "", ""), snapshot: s}
+	notes := &ledger{accessLog: s.accessLog, metrics: s.metrics, process: s.process, current: s.current}
+	s.unmatched = &served{metrics: b.Metrics.Route("", "", ""), ledger: notes}
 	for _, route := range compiled.Router.Routes() {
 		destination, upstreamName := b.destination(route, groups, pseudonym)
 		r := &served{
-			route:    route,
-			handler:  pipeline.Chain(destination, b.chain(route)...),
-			metrics:  b.Metrics.Route(route.ID, route.Match.Path.String(), upstreamName),
-			snapshot: s,
+			route:   route,
+			handler: pipeline.Chain(destination, b.chain(route)...),
+			metrics: b.Metrics.Route(route.ID, route.Match.Path.String(), upstreamName),
+			ledger:  notes,
 		}
 		if upstreamName != "" {
 			r.upstream = b.Metrics.Upstream(upstreamName)

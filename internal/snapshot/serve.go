@@ -18,7 +18,17 @@ type served struct {
 	handler  pipeline.Handler
 	metrics  *telemetry.RouteMetrics
 	upstream *telemetry.UpstreamMetrics // nil: the route leads to none
-	snapshot *Snapshot
+	ledger   *ledger
+}
+
+// ledger is where a snapshot's exchanges are noted. It is apart from the
+// snapshot: an exchange that goes on for days after a reload must not keep the
+// route table and the documents of its time.
+type ledger struct {
+	accessLog *telemetry.AccessLog
+	metrics   *telemetry.Metrics
+	process   *slog.Logger
+	current   *Current
 }
 
 // Observe writes the exchange's log line and counts it.
@@ -40,38 +50,38 @@ func (r *served) Observe(x *pipeline.Exchange) {
 	if x.Err != nil {
 		record.Error = string(x.Err.Word)
 		r.metrics.Error(record.Error)
-		r.snapshot.tell(x)
+		r.ledger.tell(x)
 	}
 	r.metrics.Observe(record.Method, record.Status, x.Version, duration)
 	if r.upstream != nil && x.Attempts > 0 {
 		r.upstream.Observe(x.UpstreamTime)
 	}
-	r.snapshot.metrics.RequestEnded()
-	r.snapshot.log(&record)
+	r.ledger.metrics.RequestEnded()
+	r.ledger.log(&record)
 }
 
 // tell puts the cause of an exchange's error into the process log: the access
 // log has its word only. What endpoints and clients do wrong is for whoever looks
 // for it; what the gateway does wrong must not go unseen.
-func (s *Snapshot) tell(x *pipeline.Exchange) {
+func (l *ledger) tell(x *pipeline.Exchange) {
 	level := slog.LevelDebug
 	if x.Err.Word == pipeline.Internal {
 		level = slog.LevelError
 	}
-	if x.Err.Err == nil || !s.process.Enabled(x.Context(), level) {
+	if x.Err.Err == nil || !l.process.Enabled(x.Context(), level) {
 		return
 	}
-	s.process.LogAttrs(x.Context(), level, "an exchange failed", slog.String("request_id", x.ID), slog.String("error", string(x.Err.Word)),
+	l.process.LogAttrs(x.Context(), level, "an exchange failed", slog.String("request_id", x.ID), slog.String("error", string(x.Err.Word)),
 		slog.String("upstream", x.Upstream), slog.String("endpoint", x.Endpoint), slog.Any("cause", x.Err.Err))
 }
 
 // log writes an exchange's line: into the log of its snapshot, or, where a
 // reload has ended that while the exchange went on, into the present one.
-func (s *Snapshot) log(record *telemetry.Record) {
-	for at := s; !at.accessLog.Log(record); {
-		next := s.current.Load()
+func (l *ledger) log(record *telemetry.Record) {
+	for at := l.accessLog; !at.Log(record); {
+		next := l.current.Load().accessLog
 		if next == at { // the process ends
-			at.accessLog.Drop()
+			at.Drop()
 			return
 		}
 		at = next

@@ -8,11 +8,13 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+	"weak"
 
 	"sluice/internal/gatewaytest"
 	"sluice/internal/lease"
@@ -301,6 +303,27 @@ func TestOneWorld(t *testing.T) {
 	}
 	lines := e.stop()
 	if len(lines) != 2 || lines[0]["route"] != "before" || lines[0]["status"] != 201.0 || lines[1]["route"] != "after" || lines[1]["status"] != 202.0 {
+		t.Errorf("the lines are %v", lines)
+	}
+}
+
+// TestALongExchangeKeepsNoSnapshot lets a stream outlast its configuration,
+// whose table and documents may be large.
+func TestALongExchangeKeepsNoSnapshot(t *testing.T) {
+	e := newEngine(t)
+	e.load(listener + "routes: [{id: stream, match: {path: /x}, respond: {status: 201}}]\n")
+	x := e.exchange("GET", "/x")
+	if err := e.current.Serve(x); err != nil {
+		t.Fatal(err)
+	}
+	before := weak.Make(e.current.Load())
+	e.load(listener + "routes: [{id: after, match: {path: /x}, respond: {status: 202}}]\n")
+	gatewaytest.WaitFor(t, "the snapshot is gone", func() bool {
+		runtime.GC()
+		return before.Value() == nil
+	})
+	e.current.Done(x)
+	if lines := e.stop(); len(lines) != 1 || lines[0]["route"] != "stream" {
 		t.Errorf("the lines are %v", lines)
 	}
 }
