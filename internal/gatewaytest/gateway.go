@@ -95,8 +95,23 @@ func (g *Gateway) Load(config string) {
 	g.t.Helper()
 	before := g.Current().Revision.Number
 	g.Write(config)
-	WaitFor(g.t, "the new configuration serves", func() bool { return g.Current().Revision.Number > before })
-	g.Problems() // waits for the change to be over: listeners follow the swap
+	WaitFor(g.t, "the new configuration serves", func() bool { return g.revision() > before })
+}
+
+// revision is the one that the metrics tell, which is that of the last change
+// that is over: listeners follow the swap of the snapshot.
+func (g *Gateway) revision() int {
+	families, err := g.Gatherer().Gather()
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() == "gateway_config_revision" {
+			return int(family.GetMetric()[0].GetGauge().GetValue())
+		}
+	}
+	g.t.Fatal("the metrics tell no revision")
+	return 0
 }
 
 // URL is the base URL of a listener.

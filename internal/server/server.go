@@ -111,11 +111,19 @@ type Listener struct {
 // Acquire returns the listener of m's address, the live one if there is one;
 // set holds it. Listeners on port 0 are told apart by name as well.
 func Acquire(set *lease.Set, m *model.Listener, o Options) *Listener {
-	key := "listener " + m.Address
+	return lease.Acquire(set, key(m), func() *Listener { return newListener(m, o) })
+}
+
+// Same tells whether two configurations have one listener in common: it goes on
+// when one replaces the other, whatever changes in its settings and its name.
+func Same(a, b *model.Listener) bool { return key(a) == key(b) }
+
+// key is what a listener is, over all its settings.
+func key(m *model.Listener) string {
 	if strings.HasSuffix(m.Address, ":0") && !strings.HasPrefix(m.Address, unixPrefix) {
-		key = "listener " + m.Name + " " + m.Address
+		return "listener " + m.Name + " " + m.Address
 	}
-	return lease.Acquire(set, key, func() *Listener { return newListener(m, o) })
+	return "listener " + m.Address
 }
 
 func newListener(m *model.Listener, o Options) *Listener {

@@ -3,6 +3,7 @@ package snapshot
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -79,11 +80,27 @@ func (c *Current) Serve(x *pipeline.Exchange) error {
 	s := c.pointer.Load()
 	s.metrics.RequestStarted()
 	x.Observer = s.unmatched
+	x.Listener = s.listener(x.Listener)
 	err := s.serve(x)
 	if s.Gateway.ResponseTimeHeader {
 		err = responseTime(x, err)
 	}
 	return err
+}
+
+// listener returns this snapshot's own settings of a listener. The engine takes
+// them up a moment after the swap, and routes may name a listener by its new
+// name already. One that the snapshot no longer has drains with what it had.
+func (s *Snapshot) listener(m *model.Listener) *model.Listener {
+	if slices.Contains(s.Gateway.Listeners, m) {
+		return m
+	}
+	for _, own := range s.Gateway.Listeners {
+		if server.Same(own, m) {
+			return own
+		}
+	}
+	return m
 }
 
 // Done takes the log line and the metrics of an exchange that is over.
