@@ -166,11 +166,9 @@ func (r *resolver) respond(in *route, built *model.Route) *model.Respond {
 }
 
 func responseField(name string, value model.Template) *fault {
-	switch message.Lookup(name) {
-	case message.ContentLength, message.TransferEncoding, message.Connection, message.KeepAlive, message.Upgrade, message.Trailer, message.ProxyConnection, message.TE:
-		return faulty(fmt.Sprintf("the gateway sets %s itself", name), "remove it")
-	}
 	switch {
+	case message.Lookup(name).OfEngine():
+		return faulty(fmt.Sprintf("the gateway sets %s itself", name), "remove it")
 	case !isToken(name):
 		return faulty(fmt.Sprintf("%s is no name of a header field", short(name)), "")
 	case hasControl(literals(value)):

@@ -168,3 +168,14 @@ func equalFold(known, name string) bool {
 
 // String returns the usual spelling, empty for Other.
 func (n Name) String() string { return spelling[n] }
+
+// OfEngine tells whether a field belongs to the connection or to the framing of
+// one message (RFC 9110 7.6.1, RFC 9112 6). Who writes the message sets it; an
+// edit of it would be undone or would make the message lie.
+func (n Name) OfEngine() bool {
+	switch n {
+	case Connection, ContentLength, KeepAlive, ProxyConnection, TE, Trailer, TransferEncoding, Upgrade:
+		return true
+	}
+	return false
+}

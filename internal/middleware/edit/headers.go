@@ -53,22 +53,12 @@ func Headers() pipeline.Kind {
 		func(h headers) pipeline.Middleware { return h.middleware })
 }
 
-// engineField tells of a field that belongs to the connection or to the framing.
-// An edit of one would be undone or would make a message lie.
-func engineField(name string) bool {
-	switch message.Lookup(name) {
-	case message.Connection, message.ContentLength, message.KeepAlive, message.ProxyConnection, message.TE, message.Trailer, message.TransferEncoding, message.Upgrade:
-		return true
-	}
-	return false
-}
-
 func validate(e *Edits, path string, report model.Report) (out edits) {
 	check := func(where, name string) {
 		switch {
 		case !httpguts.ValidHeaderFieldName(name):
 			report(where, "the field name "+strconv.Quote(name)+" is not valid", "field names are letters, digits and -")
-		case engineField(name):
+		case message.Lookup(name).OfEngine():
 			report(where, "the field "+name+" belongs to the connection and cannot be edited", "leave it to the gateway")
 		case path == "request" && message.Lookup(name) == message.Host:
 			report(where, "Host is not edited by headers", "use the route's rewrite.host")
