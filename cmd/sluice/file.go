@@ -34,10 +34,10 @@ func configFile(flag string) (string, error) {
 	return "", fmt.Errorf("no configuration: neither sluice.yaml nor %s is there; name one with -c, or write one with 'sluice init'", systemFile)
 }
 
-// compile reads and compiles a file; its problems, also the warnings, go to w.
+// compile reads and compiles a file, or what comes through a pipe; its problems, also the warnings, go to w.
 // A refused one is errTold.
 func compile(w io.Writer, file string) (*snapshot.Compiled, error) {
-	documents, _, problems := config.Load(file)
+	documents, problems := config.LoadOnce(file)
 	var compiled *snapshot.Compiled
 	if !model.Refused(problems) {
 		var found []model.Problem

@@ -96,6 +96,26 @@ func TestFilesThatCannotBeRead(t *testing.T) {
 	}
 }
 
+// A command that reads the file once takes it from a pipe; the gateway, which
+// reads it again, says that it cannot.
+func TestFileFromAPipe(t *testing.T) {
+	for _, test := range []struct {
+		args           string // separated by spaces
+		code           int
+		stdout, stderr string
+	}{
+		{"validate", 0, "/dev/stdin is valid: 1 listener, 1 route, 0 upstreams\n", ""},
+		{"routes", 0, "ping", ""},
+		{"explain GET /ping", 0, "status 200", ""},
+		{"run", 1, "", "/dev/stdin: this is a pipe, not a regular file\n  hint: save it to a file, which can be read again on each reload\n"},
+	} {
+		c := command{dir: t.TempDir(), stdin: small}
+		if got := c.run(t, append(strings.Split(test.args, " "), "-c", "/dev/stdin")...); got.code != test.code || !strings.Contains(got.stdout, test.stdout) || got.stderr != test.stderr {
+			t.Errorf("%s: got %+v", test.args, got)
+		}
+	}
+}
+
 // asNobody lets a user who is not root look into a directory, and returns that
 // user; nil where the test is run by one.
 func asNobody(t *testing.T, dir string) *syscall.Credential {

@@ -87,6 +87,7 @@ type command struct {
 	dir         string
 	environment []string
 	credential  *syscall.Credential
+	stdin       string // through a pipe
 }
 
 func (c command) run(t *testing.T, args ...string) outcome {
@@ -98,6 +99,9 @@ func (c command) run(t *testing.T, args ...string) outcome {
 	run.SysProcAttr = &syscall.SysProcAttr{Credential: c.credential}
 	var stdout, stderr bytes.Buffer
 	run.Stdout, run.Stderr = &stdout, &stderr
+	if c.stdin != "" {
+		run.Stdin = strings.NewReader(c.stdin)
+	}
 	err := run.Run()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {

@@ -53,15 +53,14 @@ type Environment struct {
 	ReadFile  func(string) ([]byte, error)
 }
 
-// WithDefaults puts the operating system's functions in where there is none. A
-// file that is larger than a document may be is refused: one without end, as a
-// device, must not hang the gateway.
+// WithDefaults puts the operating system's functions in where there is none: of
+// files ReadFile, with the bound of values.
 func (e Environment) WithDefaults() Environment {
 	if e.LookupEnv == nil {
 		e.LookupEnv = os.LookupEnv
 	}
 	if e.ReadFile == nil {
-		e.ReadFile = readRegular
+		e.ReadFile = func(name string) ([]byte, error) { return ReadFile(name, LargestValue) }
 	}
 	return e
 }

@@ -3,13 +3,9 @@ package config
 import (
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 
 	"go.yaml.in/yaml/v3"
 
@@ -28,8 +24,16 @@ const FileProvider = "file"
 // case; with problems they are not the whole.
 func Load(file string) (documents []Document, watch []string, problems []model.Problem) {
 	l := &loader{out: newCollector(), known: map[string]bool{}}
-	l.load(file, place{src: &source{Document: Document{Name: file}}}, nil)
+	l.load(file, place{src: &source{Document: Document{Name: file}}}, nil, ReadFile)
 	return l.documents, l.watch, l.out.sorted()
+}
+
+// LoadOnce is Load for who reads the file a single time: it may be a pipe or a
+// terminal, as /dev/stdin is, and is read to its end. What it includes may not.
+func LoadOnce(file string) (documents []Document, problems []model.Problem) {
+	l := &loader{out: newCollector(), known: map[string]bool{}}
+	l.load(file, place{src: &source{Document: Document{Name: file}}}, nil, readStream)
+	return l.documents, l.out.sorted()
 }
 
 type loader struct {
@@ -47,18 +51,21 @@ func (l *loader) note(path string) {
 
 // load reads one file. from is where it is named, above are the identities of
 // the files that include it.
-func (l *loader) load(name string, from place, above []string) {
+func (l *loader) load(name string, from place, above []string, read func(name string, most int) ([]byte, error)) {
 	l.note(name)
-	data, err := readRegular(name)
+	data, err := read(name, LargestDocument)
 	if err == nil && strings.Trim(strings.TrimPrefix(string(data), "\ufeff"), " \t\r\n") == "" {
 		err = errEmpty
 	}
 	if err != nil {
-		message := reason(err)
-		if from.node != nil {
+		message, hint := reason(err), ""
+		switch {
+		case from.node != nil:
 			message = fmt.Sprintf("%s cannot be included: %s", name, message)
+		case errors.Is(err, errIrregular):
+			hint = "save it to a file, which can be read again on each reload"
 		}
-		l.out.add(from, message, "")
+		l.out.add(from, message, hint)
 		return
 	}
 	identity := identify(name)
@@ -113,7 +120,7 @@ func (l *loader) pattern(document Document, pattern string, from place, above []
 		path = filepath.Join(filepath.Dir(document.Name), path)
 	}
 	if !strings.ContainsAny(pattern, `*?[\`) {
-		l.load(path, from, above)
+		l.load(path, from, above, ReadFile)
 		return
 	}
 	l.note(path)
@@ -122,7 +129,7 @@ func (l *loader) pattern(document Document, pattern string, from place, above []
 		l.out.add(from, fmt.Sprintf("%s is no pattern of file names: %v", short(pattern), err), "")
 	}
 	for _, match := range matches {
-		l.load(match, from, above)
+		l.load(match, from, above, ReadFile)
 	}
 }
 
@@ -156,47 +163,4 @@ func identify(name string) string {
 		name = absolute
 	}
 	return name
-}
-
-var (
-	errEmpty     = errors.New("the file is empty")
-	errDirectory = errors.New("this is a directory, not a file")
-	errLarge     = fmt.Errorf("the file is larger than %d MiB", largest>>20)
-)
-
-// readRegular reads a file, or a pipe; a directory is told as such.
-func readRegular(name string) (data []byte, err error) {
-	file, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, file.Close()) }()
-	info, err := file.Stat()
-	switch {
-	case err != nil:
-		return nil, err
-	case info.IsDir():
-		return nil, errDirectory
-	}
-	data, err = io.ReadAll(io.LimitReader(file, largest+1))
-	if err == nil && len(data) > largest {
-		err = errLarge
-	}
-	return data, err
-}
-
-// reason is why a file cannot be read, without its path.
-func reason(err error) string {
-	var path *fs.PathError
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return "the file does not exist"
-	case errors.Is(err, fs.ErrPermission):
-		return "the file may not be read by this user"
-	case errors.Is(err, syscall.EISDIR):
-		return errDirectory.Error()
-	case errors.As(err, &path):
-		return path.Err.Error()
-	}
-	return strings.ReplaceAll(err.Error(), "\n", " ")
 }

@@ -13,17 +13,14 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// largest is the size of a document that is not read: 10,000 routes take 2 MiB.
-const largest = 32 << 20
-
 // parse reads a document's YAML into nodes. It reports what keeps it from doing
 // so and returns false then.
 func parse(document Document, order int, out *collector) (*source, bool) {
 	src := &source{Document: document, order: order}
 	data := document.Data
 	switch {
-	case len(data) > largest:
-		out.add(place{src: src}, fmt.Sprintf("the document is larger than %d MiB", largest>>20), "split it with include")
+	case len(data) > LargestDocument:
+		out.add(place{src: src}, fmt.Sprintf("the document is larger than %d MiB", LargestDocument>>20), "split it with include")
 		return src, false
 	case bytes.HasPrefix(data, []byte{0xff, 0xfe}), bytes.HasPrefix(data, []byte{0xfe, 0xff}):
 		out.add(place{src: src}, "the document is UTF-16", "save it as UTF-8")

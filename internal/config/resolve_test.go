@@ -64,15 +64,6 @@ func TestSocketsOfTwoDirectories(t *testing.T) {
 	}
 }
 
-// A file without end is refused, by the functions that the gateway itself uses.
-func TestFileWithoutEnd(t *testing.T) {
-	document := config.Document{Name: "sluice.yaml", Dir: "/", Data: []byte(listen + "admin: {token: \"${file:/dev/zero}\"}\n")}
-	result := config.Resolve([]config.Document{document}, testKinds(), config.Environment{})
-	if len(result.Problems) != 1 || !strings.Contains(result.Problems[0].Message, "larger than 32 MiB") {
-		t.Errorf("got %v", result.Problems)
-	}
-}
-
 func TestDefaults(t *testing.T) {
 	g := resolve(t, listen+"upstreams: {users: {endpoints: [\"http://10.0.0.1:8080\"]}}\nroutes: [{match: {path: /x}, upstream: users}]\n")
 	users := &model.Upstream{

@@ -218,10 +218,6 @@ func (p *Provider) read() (documents []config.Document, problems []model.Problem
 			break
 		}
 		p.paths = paths
-		if p.seen.once(p.file) { // a pipe: what was read is gone
-			p.seen = printAll(p.paths)
-			break
-		}
 	}
 	return documents, problems
 }

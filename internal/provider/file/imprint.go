@@ -3,22 +3,18 @@ package file
 import (
 	"bytes"
 	"crypto/sha256"
-	"io"
+	"errors"
+	"io/fs"
 	"os"
 	"time"
 
 	"sluice/internal/config"
 )
 
-// largest bounds how much of a file is compared; documents that large are
-// refused anyway.
-const largest = 128 << 20
-
 // imprint is what a file was at one time.
 type imprint struct {
 	sum      [sha256.Size]byte // of its content, or of why it has none
 	blank    bool              // it is missing, or has nothing but white space
-	stream   bool              // it is no regular file: reading it may change it
 	modified time.Time
 }
 
@@ -54,30 +50,19 @@ func printAll(paths []string) imprints {
 }
 
 func printFile(path string) imprint {
-	info, err := os.Stat(path) // before it is opened: a pipe would wait for a writer
+	info, err := os.Stat(path)
 	if err != nil {
-		return imprint{sum: sha256.Sum256([]byte(err.Error())), blank: os.IsNotExist(err)}
+		return failed(err)
 	}
-	if !info.Mode().IsRegular() {
-		return imprint{sum: sha256.Sum256([]byte(info.Mode().Type().String())), stream: !info.IsDir()}
-	}
-	content, err := readFile(path)
+	content, err := config.ReadFile(path, config.LargestDocument)
 	if err != nil {
-		return imprint{sum: sha256.Sum256([]byte(err.Error())), blank: os.IsNotExist(err)}
+		return failed(err)
 	}
 	return imprint{sum: sha256.Sum256(content), blank: len(bytes.TrimSpace(content)) == 0, modified: info.ModTime()}
 }
 
-func readFile(path string) ([]byte, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	content, err := io.ReadAll(io.LimitReader(file, largest))
-	if closeErr := file.Close(); err == nil {
-		err = closeErr
-	}
-	return content, err
+func failed(err error) imprint {
+	return imprint{sum: sha256.Sum256([]byte(err.Error())), blank: errors.Is(err, fs.ErrNotExist)}
 }
 
 // equal tells whether the same paths have the same content.
@@ -108,6 +93,3 @@ func (p imprints) unsettled(before imprints) bool {
 	}
 	return false
 }
-
-// once tells whether a path can be read only once.
-func (p imprints) once(path string) bool { return p[path].stream }
