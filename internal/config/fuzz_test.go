@@ -24,7 +24,7 @@ func FuzzResolve(f *testing.F) {
 		}
 		f.Add(data)
 	}
-	for _, seed := range []string{"", "{", "[", "&a [*a]", "<<: {<<: {}}", "? {}\n: *x", "a: &a {<<: *a}", "routes: [{match: {path: \"${A}{${B}\"}, respond: {body: \"{{${A}}}\"}}]", "\ufeff{\"a\":\t\"\\ud83d\\ude00\"}", "listeners: &x {a: *x}", "include: [*.yaml]"} {
+	for _, seed := range []string{"", "{", "[", "&a [*a]", "<<: {<<: {}}", "? {}\n: *x", "a: &a {<<: *a}", "routes: [{match: {path: \"${A}{${B}\"}, respond: {body: \"{{${A}}}\"}}]", "\ufeff{\"a\":\t\"\\ud83d\\ude00\"}", "listeners: &x {a: *x}", "include: [*.yaml]", "admin: {token: &t !!str 'a''b', x: *t}", "token: |\n  a\n\n  b\nb: c", "a:\n- token: b\n   c\n# d"} {
 		f.Add([]byte(seed))
 		f.Add([]byte(listen + seed))
 	}
@@ -39,6 +39,10 @@ func FuzzResolve(f *testing.F) {
 				t.Errorf("%+v", p)
 			}
 			config.Print(io.Discard, p)
+		}
+		struck := config.Redact(config.Document{Data: data})
+		if again := config.Redact(config.Document{Data: struck}); string(again) != string(struck) {
+			t.Errorf("struck out once %q, twice %q", struck, again)
 		}
 		if refused == (result.Gateway != nil) {
 			t.Errorf("gateway %v, problems %v", result.Gateway, result.Problems)

@@ -3,30 +3,27 @@ package config
 import (
 	"cmp"
 	"slices"
-	"strings"
 
 	"sluice/internal/model"
 )
 
-// Locate gives problems that were found in the model what Resolve gives its
-// own: the line of the document that they point at, and their order.
-func Locate(documents []Document, problems []model.Problem) []model.Problem {
-	lines, order := map[string][]string{}, map[string]int{}
-	for i, d := range documents {
-		order[d.Name] = i
+// Locate adds problems that were found in the model to those of Resolve: it
+// gives them the line of the document that they point at, and all their order.
+func (r *Result) Locate(found []model.Problem) []model.Problem {
+	order := map[string]int{}
+	for i, src := range r.sources {
+		order[src.Name] = i
 	}
-	for i := range problems {
-		p := &problems[i]
-		at, ok := order[p.File]
-		if !ok || p.Source != "" || p.Line == 0 {
-			continue
+	problems := slices.Clone(r.Problems)
+	for _, p := range found {
+		if at, ok := order[p.File]; ok && p.Line > 0 {
+			src := r.sources[at]
+			if line := src.line(p.Line); len(line) <= longLine {
+				p.Source = line
+			}
+			src.redact(&p)
 		}
-		if lines[p.File] == nil {
-			lines[p.File] = strings.Split(string(documents[at].Data), "\n")
-		}
-		if p.Line <= len(lines[p.File]) {
-			p.Source = strings.TrimSuffix(lines[p.File][p.Line-1], "\r")
-		}
+		problems = append(problems, p)
 	}
 	slices.SortStableFunc(problems, func(a, b model.Problem) int {
 		return cmp.Or(cmp.Compare(order[a.File], order[b.File]), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Col, b.Col))

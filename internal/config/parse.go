@@ -35,6 +35,7 @@ func parse(document Document, order int, out *collector) (*source, bool) {
 	text := src.text
 	if first := strings.TrimLeft(text, " \t\r\n"); strings.HasPrefix(first, "{") || strings.HasPrefix(first, "[") {
 		text = fromJSON(text)
+		src.shifted = len(text) != len(src.text)
 	}
 	root, second, err := nodes(strings.NewReader(text))
 	switch {

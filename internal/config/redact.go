@@ -1,88 +1,91 @@
 package config
 
 import (
-	"bytes"
+	"regexp"
+	"strconv"
 	"strings"
 
-	"go.yaml.in/yaml/v3"
+	"sluice/internal/model"
 )
-
-// secrets are the paths of the values that nobody is to read in a document.
-// What they take from a variable or a file is not in it anyway.
-var secrets = [][]string{{"admin", "token"}}
 
 const redacted = "REDACTED"
 
-// Redact returns a document's text with its secrets struck out. A document
-// whose secrets cannot be told from the rest is struck out whole.
+// Redact returns a document's text with its secrets struck out: scalars under
+// keys such as token, password or Authorization, but not what they take from a
+// variable or a file, which is not in the document anyway. A document whose
+// secrets cannot be told from the rest is struck out whole.
 func Redact(d Document) []byte {
 	src, ok := parse(d, 0, newCollector())
 	if !ok {
 		return []byte(redacted + "\n")
 	}
-	for _, path := range secrets {
-		secret := secretAt(src.root, path)
-		if secret == nil || secret.Value == "" || isReference(secret.Value) {
-			continue
-		}
-		d.Data = bytes.ReplaceAll(d.Data, []byte(secret.Value), []byte(redacted))
-		if left := reread(d, path); left != redacted {
-			return []byte(redacted + "\n")
-		}
+	known := src.secrets()
+	if len(known.nodes) == 0 {
+		return d.Data
+	}
+	mark := d.Data[:len(d.Data)-len(src.text)]
+	d.Data = []byte(string(mark) + known.strike(src.text, 0))
+	again, ok := parse(d, 0, newCollector())
+	if known.unsure || !ok || len(again.secrets().nodes) > 0 {
+		return []byte(redacted + "\n")
 	}
 	return d.Data
 }
 
-func reread(d Document, path []string) string {
-	src, ok := parse(d, 0, newCollector())
-	if !ok {
-		return ""
+// strike returns a part of the document that begins at an offset, without what
+// of secrets is in it.
+func (k *secrets) strike(part string, offset int) string {
+	var out strings.Builder
+	at := 0
+	for _, s := range k.spans {
+		start, end := s.start-offset, s.end-offset
+		if end <= at || start >= len(part) {
+			continue
+		}
+		out.WriteString(k.values.Replace(part[at:max(at, start)]))
+		out.WriteString(redacted)
+		at = min(end, len(part))
 	}
-	if secret := secretAt(src.root, path); secret != nil {
-		return secret.Value
-	}
-	return ""
+	out.WriteString(k.values.Replace(part[at:]))
+	return out.String()
 }
 
-// isReference tells whether a value is nothing but one ${…} without a default.
-func isReference(value string) bool {
-	return strings.HasPrefix(value, "${") && strings.IndexByte(value, '}') == len(value)-1 && (strings.HasPrefix(value, "${file:") || !strings.Contains(value, ":-") || strings.HasSuffix(value, ":-}"))
+// redact gives a problem of this document its line without secrets, and takes
+// what of them its message says.
+func (s *source) redact(p *model.Problem) {
+	if s.root == nil { // it could not be parsed: the line may be a secret's, or the one after its key
+		if !namesSecret(s.line(p.Line-1) + "\n" + p.Source) {
+			p.Redacted = p.Source
+		}
+		return
+	}
+	known := s.secrets()
+	if len(known.nodes) == 0 {
+		p.Redacted = p.Source
+		return
+	}
+	p.Message, p.Hint = known.values.Replace(p.Message), known.values.Replace(p.Hint)
+	if n := known.nodes[[2]int{p.Line, p.Col}]; n != nil {
+		p.Message, p.Hint = strikeParts(p.Message, n.Value), strikeParts(p.Hint, n.Value)
+	}
+	if p.Source != "" && !known.unsure {
+		s.line(p.Line) // fills in where lines begin
+		p.Redacted = known.strike(p.Source, s.lines[p.Line-1])
+	}
 }
 
-// secretAt returns the scalar at a path of keys, through aliases and merge keys.
-func secretAt(n *yaml.Node, path []string) *yaml.Node {
-	for n != nil && n.Kind == yaml.AliasNode {
-		n = n.Alias
-	}
-	switch {
-	case n == nil:
-		return nil
-	case len(path) == 0:
-		if n.Kind == yaml.ScalarNode {
-			return n
+// quotes finds what a message quotes.
+var quotes = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
+
+// strikeParts takes a value, and the parts of it that are quoted, out of a message.
+func strikeParts(message, value string) string {
+	message = quotes.ReplaceAllStringFunc(message, func(quote string) string {
+		part, err := strconv.Unquote(quote)
+		part = strings.TrimSuffix(part, "…") // as short does
+		if err != nil || part == "" || !strings.Contains(value, part) {
+			return quote
 		}
-		return nil
-	case n.Kind == yaml.SequenceNode: // of a merge key
-		for _, item := range n.Content {
-			if found := secretAt(item, path); found != nil {
-				return found
-			}
-		}
-		return nil
-	case n.Kind != yaml.MappingNode:
-		return nil
-	}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		if n.Content[i].Value == path[0] {
-			return secretAt(n.Content[i+1], path[1:])
-		}
-	}
-	for i := 0; i+1 < len(n.Content); i += 2 {
-		if n.Content[i].Value == "<<" {
-			if found := secretAt(n.Content[i+1], path); found != nil {
-				return found
-			}
-		}
-	}
-	return nil
+		return strconv.Quote(redacted)
+	})
+	return strings.ReplaceAll(message, value, redacted)
 }

@@ -1,17 +1,45 @@
 package config
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"sluice/internal/model"
 )
 
 func TestRedact(t *testing.T) {
 	for name, test := range map[string]struct{ text, want string }{
-		"plain":                 {"admin: {token: let-me-in}\n", "admin: {token: REDACTED}\n"},
-		"in quotes":             {"admin:\n  token: \"let-me-in\" # let-me-in\n", "admin:\n  token: \"REDACTED\" # REDACTED\n"},
-		"escaped":               {"admin: {token: \"let\\x2dme-in\"}\n", "REDACTED\n"},
+		"plain":               {"admin: {token: let-me-in}\n", "admin: {token: REDACTED}\n"},
+		"in quotes":           {"admin:\n  token: \"let-me-in\" # let-me-in\n", "admin:\n  token: \"REDACTED\" # REDACTED\n"},
+		"escaped":             {"admin: {token: \"let\\x2dme-in\"}\n", "admin: {token: \"REDACTED\"}\n"},
+		"in single quotes":    {"admin: {token: 'let''me-in', name: 'x'}\n", "admin: {token: 'REDACTED', name: 'x'}\n"},
+		"a block":             {"admin:\n  token: |\n    let-me-in\n\n    too\n  name: x\n", "admin:\n  token: REDACTED\n  name: x\n"},
+		"a folded block":      {"admin:\n  token: >- # why\n    let-me-in\n", "admin:\n  token: REDACTED\n"},
+		"over two lines":      {"admin:\n  token: let-me-in\n    now\n  name: x\n", "admin:\n  token: REDACTED\n  name: x\n"},
+		"tagged":              {"admin: {token: !!str let-me-in}\n", "admin: {token: !!str REDACTED}\n"},
+		"a short one":         {"admin: {token: a, name: a}\n", "admin: {token: REDACTED, name: a}\n"},
+		"like its key":        {"admin: {password: password}\n", "admin: {password: REDACTED}\n"},
+		"after other letters": {"{name: \"äöü\", token: let-me-in}\n", "{name: \"äöü\", token: REDACTED}\n"},
+		"an edit": {
+			"routes: [{middleware: [{headers: {request: {set: {authorization: Bearer let-me-in, X-A: b}, add: {Cookie: s=let-me-in}}}}]}]\n",
+			"routes: [{middleware: [{headers: {request: {set: {authorization: REDACTED, X-A: b}, add: {Cookie: REDACTED}}}}]}]\n",
+		},
+		"conditions": {
+			"match: {headers: {X-API-Key: let-me-in, X-Auth-Token: {regex: let-me-in}, X-My-Secret: {present: true}}, query: {apikey: let-me-in}}\n",
+			"match: {headers: {X-API-Key: REDACTED, X-Auth-Token: {regex: REDACTED}, X-My-Secret: {present: true}}, query: {apikey: REDACTED}}\n",
+		},
+		"a list":      {"set-cookie: [a=let-me-in, b=let-me-in]\n", "set-cookie: [REDACTED, REDACTED]\n"},
+		"names alone": {"remove: [Authorization]\nupstreams: {token-service: {endpoints: [http://a]}}\n", "remove: [Authorization]\nupstreams: {token-service: {endpoints: [http://a]}}\n"},
+		"what comes from outside": {
+			"{authorization: \"Bearer ${TOKEN}\", cookie: \"{header.X-Cookie}\", x-token: \"${file:a}${B:-}\"}\n",
+			"{authorization: \"Bearer ${TOKEN}\", cookie: \"{header.X-Cookie}\", x-token: \"${file:a}${B:-}\"}\n",
+		},
+		"partly from outside":   {"{authorization: \"Bearer ${TOKEN}-let-me-in\", token: \"{let-me-in}\"}\n", "{authorization: \"REDACTED\", token: \"REDACTED\"}\n"},
+		"a literal reference":   {"{token: \"$${let_me_in}\"}\n", "{token: \"REDACTED\"}\n"},
+		"JSON with slashes":     {"{\"url\": \"a\\/b\", \"token\": \"let-me-in\"}\n", "REDACTED\n"},
+		"a loop":                {"a: &a {token: let-me-in, b: *a, <<: *a}\n", "a: &a {token: REDACTED, b: *a, <<: *a}\n"},
 		"an alias":              {"x: &t let-me-in\nadmin: {token: *t}\n", "x: &t REDACTED\nadmin: {token: *t}\n"},
 		"a merge key":           {"x: &a {token: let-me-in}\nadmin:\n  <<: *a\n", "x: &a {token: REDACTED}\nadmin:\n  <<: *a\n"},
 		"a variable":            {"admin: {token: \"${TOKEN}\"}\n", "admin: {token: \"${TOKEN}\"}\n"},
@@ -31,17 +59,84 @@ func TestRedact(t *testing.T) {
 	}
 }
 
+// problemsOf are those of a document, after some that were found elsewhere.
+func problemsOf(text string, found ...model.Problem) []model.Problem {
+	result := Resolve([]Document{{Name: "a", Data: []byte(text)}}, nil, Environment{})
+	return result.Locate(found)
+}
+
+// What the API tells of a problem has no secret in it: neither its own, nor one
+// that stands in the same line. A command shows its user the line as it is.
+func TestProblemsTellNoSecret(t *testing.T) {
+	const listen = "listeners: {web: {address: ':0'}}\n"
+	for name, test := range map[string]struct{ text, want string }{
+		"its own":            {"admin:\n  token: let me in\n", "token has characters that no bearer token may have|  token: REDACTED"},
+		"of a wrong type":    {"admin: {token: 12345}\n", "token must be text, not the number REDACTED|admin: {token: REDACTED}"},
+		"in the hint":        {"admin: {token: [let-me-in]}\n", "token must be text, not a list|admin: {token: [REDACTED]}"},
+		"another's line":     {"admin: {token: let-me-in, adress: x}\n", "unknown key \"adress\"|admin: {token: REDACTED, adress: x}"},
+		"a repeated one":     {"admin: {token: let-me-in}\nlet-me-in: 1\n", "unknown key \"REDACTED\"|REDACTED: 1"},
+		"a long one":         {"admin: {token: \"let${" + strings.Repeat("let-me-in", 20) + "\"}\n", "\"REDACTED\" has a ${ that is not closed|admin: {token: \"REDACTED\"}"},
+		"within a block":     {"admin:\n  token: |\n    let-me-in\n  x: 1\n", "unknown key \"x\"|  x: 1"},
+		"no YAML":            {"admin: {token: let-me-in\n", "this is not valid YAML: a mapping that was opened with { is not closed with }, or lacks a comma|"},
+		"no YAML, next line": {"token:\n  @let-me-in\n", "this is not valid YAML: no value can begin with this character|"},
+		"no YAML, elsewhere": {"token: let-me-in\n\n\na: @b\n", "this is not valid YAML: no value can begin with this character|a: @b"},
+		"not sure":           {"{\"a\": \"\\/\", \"admin\": {\"token\": \"let-me-in\"}, \"listeners\": {\"web\": {\"address\": \":0\"}}}\n", "unknown key \"a\"|"},
+		"without":            {"a: 1\n", "unknown key \"a\"|a: 1"},
+	} {
+		text := test.text
+		if text[0] != '{' {
+			text += listen
+		}
+		problems := problemsOf(text)
+		if len(problems) == 0 {
+			t.Errorf("%s: no problem", name)
+			continue
+		}
+		p := problems[0]
+		if got := p.Message + "|" + p.Redacted; got != test.want {
+			t.Errorf("%s:\n got %s\nwant %s", name, got, test.want)
+		}
+		if source := strings.Split(text, "\n")[p.Line-1]; p.Source != source {
+			t.Errorf("%s: a command would show %q", name, p.Source)
+		}
+		if shown := model.Text(problems); strings.Contains(shown, "let-me-in") || strings.Contains(shown, "let me in") || strings.Contains(shown, "12345") {
+			t.Errorf("%s: the API tells %s", name, shown)
+		}
+	}
+}
+
 func TestLocate(t *testing.T) {
-	documents := []Document{{Name: "a", Data: []byte("one\r\ntwo\n")}, {Name: "b", Data: []byte("three")}}
 	at := func(file string, line, col int) model.Problem {
 		return model.Problem{Position: model.Position{File: file, Line: line, Col: col}}
 	}
-	got := Locate(documents, []model.Problem{at("b", 1, 1), at("a", 2, 1), at("a", 1, 2), at("a", 1, 1), at("a", 9, 1)})
+	result := Resolve([]Document{{Name: "a", Data: []byte("one: 1\r\nadmin: {token: x}\n")}, {Name: "b", Data: []byte("three: 3")}}, nil, Environment{})
+	result.Problems = result.Problems[:0]
 	var lines []string
-	for _, p := range got {
-		lines = append(lines, p.String()+" "+p.Source)
+	for _, p := range result.Locate([]model.Problem{at("b", 1, 1), at("a", 2, 1), at("a", 1, 2), at("a", 1, 1), at("a", 9, 1), at("c", 1, 1)}) {
+		lines = append(lines, p.String()+" "+p.Source+" "+p.Redacted)
 	}
-	if text := strings.Join(lines, "|"); text != "a:1:1 one|a:1:2 one|a:2:1 two|a:9:1 |b:1:1 three" {
+	if text := strings.Join(lines, "|"); text != "a:1:1 one: 1 one: 1|c:1:1  |a:1:2 one: 1 one: 1|a:2:1 admin: {token: x} admin: {token: REDACTED}|a:9:1  |b:1:1 three: 3 three: 3" {
 		t.Errorf("got %s", text)
 	}
+}
+
+// Striking out what is secret takes no longer than reading a document does,
+// however many secrets and problems there are.
+func TestRedactMuch(t *testing.T) {
+	var text strings.Builder
+	text.WriteString("routes:\n")
+	for i := range 10_000 {
+		fmt.Fprintf(&text, "- {id: r%d, match: {path: /p%d, headers: {X-Api-Key: let-me-in-%d}}, nope: 1, upstream: u}\n", i, i, i)
+	}
+	d := Document{Name: "a", Data: []byte(text.String())}
+	began := time.Now()
+	if got := string(Redact(d)); strings.Contains(got, "let-me-in") || strings.Count(got, redacted) != 10_000 {
+		t.Error("not all is struck out")
+	}
+	for _, p := range problemsOf(text.String()) {
+		if strings.Contains(p.Redacted, "let-me-in") {
+			t.Fatal(p.Redacted)
+		}
+	}
+	t.Log(time.Since(began))
 }

@@ -18,6 +18,8 @@ type Result struct {
 	Gateway  *model.Gateway // nil when a problem is more than a warning
 	Problems []model.Problem
 	Files    []string // read through ${file:}, absolute; their content may change
+
+	sources []*source // the documents, as far as they could be parsed
 }
 
 // Resolve turns documents into a gateway. It reports every problem that it
@@ -38,7 +40,7 @@ func Resolve(documents []Document, kinds []Kind, env Environment) Result {
 	} else if len(r.documents) > 0 {
 		r.resolve()
 	}
-	result := Result{Problems: r.out.sorted(), Files: r.files}
+	result := Result{Problems: r.out.sorted(), Files: r.files, sources: r.sources}
 	if r.out.faults == 0 {
 		result.Gateway = r.gateway
 	}
@@ -49,6 +51,7 @@ func Resolve(documents []Document, kinds []Kind, env Environment) Result {
 type resolver struct {
 	out       *collector
 	kinds     []Kind
+	sources   []*source
 	documents []*document
 	files     []string
 	filesSeen map[string]bool
@@ -75,6 +78,7 @@ type resolver struct {
 // read decodes one document.
 func (r *resolver) read(d Document, order int, env Environment) {
 	src, ok := parse(d, order, r.out)
+	r.sources = append(r.sources, src)
 	if !ok {
 		r.incomplete = true
 		return

@@ -18,6 +18,11 @@ type source struct {
 	text  string
 	root  *yaml.Node // nil: the document says nothing
 	lines []int      // offsets of line starts; filled by the first problem
+	known *secrets   // filled by the first problem, too
+
+	// shifted: what was parsed is not text, but was made of it, so that columns
+	// are not those of text.
+	shifted bool
 }
 
 // place is a node of a document; node may be nil for the document as a whole.
@@ -117,6 +122,7 @@ func (c *collector) told(where place, name string) bool {
 
 type placed struct {
 	model.Problem
+	src   *source // nil: of no document
 	order int
 }
 
@@ -152,7 +158,7 @@ func (c *collector) put(p place, problem model.Problem) {
 			problem.Source = line
 		}
 	}
-	c.problems = append(c.problems, placed{problem, order})
+	c.problems = append(c.problems, placed{problem, p.src, order})
 }
 
 // sorted returns the problems in the order of their positions.
@@ -162,6 +168,9 @@ func (c *collector) sorted() []model.Problem {
 	})
 	var problems []model.Problem
 	for _, p := range c.problems {
+		if p.src != nil {
+			p.src.redact(&p.Problem)
+		}
 		problems = append(problems, p.Problem)
 	}
 	if len(problems) > mostProblems {

@@ -22,8 +22,11 @@ type Problem struct {
 	Position
 	Message string `json:"message"`
 	Hint    string `json:"hint,omitempty"`    // how to mend; a sentence or empty
-	Source  string `json:"source,omitempty"`  // the line of the document
+	Source  string `json:"-"`                 // the line of the document, for those who may read that
 	Warning bool   `json:"warning,omitempty"` // told, but nothing is refused for it
+	// Redacted is Source without secrets, for everyone else; empty where they
+	// cannot be told from the rest.
+	Redacted string `json:"source,omitempty"`
 }
 
 // Error is the problem on one line.

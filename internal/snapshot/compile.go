@@ -38,7 +38,7 @@ func Compile(documents []config.Document, kinds []pipeline.Kind, environment con
 		return nil, resolved.Files, problems
 	}
 	table, found := router.Compile(resolved.Gateway.Routes)
-	problems = config.Locate(documents, append(problems, found...))
+	problems = resolved.Locate(found)
 	if model.Refused(problems) {
 		return nil, resolved.Files, problems
 	}
