@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"sluice/internal/config"
 	"sluice/internal/snapshot"
 )
 
@@ -49,7 +50,7 @@ func newExplain() *cobra.Command {
 				return err
 			}
 		} else {
-			compiled, err := compile(cmd.ErrOrStderr(), *file)
+			compiled, err := compile(cmd.ErrOrStderr(), *file, config.Environment{})
 			if err != nil {
 				return err
 			}

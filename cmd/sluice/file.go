@@ -36,12 +36,12 @@ func configFile(flag string) (string, error) {
 
 // compile reads and compiles a file, or what comes through a pipe; its problems, also the warnings, go to w.
 // A refused one is errTold.
-func compile(w io.Writer, file string) (*snapshot.Compiled, error) {
+func compile(w io.Writer, file string, environment config.Environment) (*snapshot.Compiled, error) {
 	documents, problems := config.LoadOnce(file)
 	var compiled *snapshot.Compiled
 	if !model.Refused(problems) {
 		var found []model.Problem
-		compiled, _, found = snapshot.Compile(documents, app.Kinds(), config.Environment{})
+		compiled, _, found = snapshot.Compile(documents, app.Kinds(), environment)
 		problems = append(problems, found...)
 	}
 	for _, problem := range problems {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"sluice/internal/config"
 	"sluice/internal/snapshot"
 )
 
@@ -36,7 +37,7 @@ func newRoutes() *cobra.Command {
 				return err
 			}
 		} else {
-			compiled, err := compile(cmd.ErrOrStderr(), *file)
+			compiled, err := compile(cmd.ErrOrStderr(), *file, config.Environment{})
 			if err != nil {
 				return err
 			}

@@ -2,8 +2,11 @@ package main
 
 import (
 	"fmt"
+	"os"
 
 	"github.com/spf13/cobra"
+
+	"sluice/internal/config"
 )
 
 func newValidate() *cobra.Command {
@@ -18,7 +21,7 @@ func newValidate() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		compiled, err := compile(cmd.ErrOrStderr(), file)
+		compiled, err := compile(cmd.ErrOrStderr(), file, config.Environment{Stat: os.Stat})
 		if err != nil {
 			return err
 		}

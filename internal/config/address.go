@@ -51,8 +51,16 @@ func parseUnix(dir, path string) (string, *fault) {
 	if path == "" || strings.ContainsRune(path, 0) {
 		return "", faulty("must name the path of a socket after unix:", "")
 	}
-	return unixPrefix + absolute(dir, path), nil
+	path = absolute(dir, path)
+	if len(path) > longestSocket {
+		return "", faulty(fmt.Sprintf("has a path of %d bytes, and a socket's has %d at most: %s", len(path), longestSocket, short(path)), "give the socket a shorter path")
+	}
+	return unixPrefix + path, nil
 }
+
+// longestSocket is the longest path that a Unix socket can have: sun_path of
+// Linux is 108 bytes with the zero at its end.
+const longestSocket = 107
 
 func validPort(port string, least int) bool {
 	for i := range len(port) {
@@ -64,12 +72,15 @@ func validPort(port string, least int) bool {
 	return err == nil && least <= number && number <= 65535
 }
 
-// validHost tells whether host is an address without brackets or a host name.
+// validHost tells whether host is an address without brackets or a host name. A
+// name whose last label is a number is meant as an address (RFC 1123 2.1).
 func validHost(host string) bool {
 	if _, err := netip.ParseAddr(host); err == nil {
 		return true
 	}
-	return !strings.Contains(host, ":") && validName(strings.TrimSuffix(host, "."))
+	name := strings.TrimSuffix(host, ".")
+	last := name[strings.LastIndexByte(name, '.')+1:]
+	return !strings.Contains(host, ":") && validName(name) && strings.Trim(last, "0123456789") != ""
 }
 
 // validName tells whether a name has the labels of a host (RFC 1123 2.1), and

@@ -23,6 +23,7 @@
 package config
 
 import (
+	"io/fs"
 	"os"
 
 	"sluice/internal/model"
@@ -46,11 +47,15 @@ type Kind struct {
 	Validate func(options any, report model.Report) any
 }
 
-// Environment is what documents may take from outside. A nil function means
-// the operating system's.
+// Environment is what documents may take from outside, and where they are
+// checked against it. A nil function means the operating system's, but for Stat.
 type Environment struct {
 	LookupEnv func(string) (string, bool)
 	ReadFile  func(string) ([]byte, error)
+	// Stat looks at the places of sockets and of the access log, for a check
+	// that serves nothing. nil: they are not looked at, since who serves finds
+	// out, and goes on with what it has where a directory went away meanwhile.
+	Stat func(string) (fs.FileInfo, error)
 }
 
 // WithDefaults puts the operating system's functions in where there is none: of

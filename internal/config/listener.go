@@ -60,6 +60,7 @@ func (r *resolver) listener(name string, l *listener) {
 			r.out.add(l.below("address"), fmt.Sprintf("the listeners %s and %s have the same address", other.Name, name), "give one of them another port")
 		}
 	}
+	r.lookAtSocket(l.below("address"), address)
 	built.Address = address
 	r.gateway.Listeners = append(r.gateway.Listeners, built)
 }

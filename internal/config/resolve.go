@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 	"time"
@@ -26,7 +27,7 @@ type Result struct {
 // finds, in the order of their positions; documents in the order given.
 func Resolve(documents []Document, kinds []Kind, env Environment) Result {
 	r := &resolver{
-		out: newCollector(), kinds: kinds,
+		out: newCollector(), kinds: kinds, stat: env.Stat,
 		listeners: map[string]place{}, upstreams: map[string]*upstreamUse{}, gateway: &model.Gateway{},
 		filesSeen: map[string]bool{}, blocks: map[string]place{}, names: map[string]place{}, ids: map[string]place{},
 	}
@@ -51,6 +52,7 @@ func Resolve(documents []Document, kinds []Kind, env Environment) Result {
 type resolver struct {
 	out       *collector
 	kinds     []Kind
+	stat      func(string) (fs.FileInfo, error) // nil: places are not looked at
 	sources   []*source
 	documents []*document
 	files     []string
@@ -285,6 +287,9 @@ func (r *resolver) admin(a *admin) {
 	case a.Token == "" && !isLoopback(address):
 		r.out.add(where, fmt.Sprintf("the admin API at %s can be reached from other machines and needs a token", a.Address), "write token: ${SLUICE_ADMIN_TOKEN}, or listen on 127.0.0.1")
 	}
+	if f == nil {
+		r.lookAtSocket(where, address)
+	}
 	for _, listener := range r.gateway.Listeners {
 		if f == nil && clash(address, listener.Address) {
 			r.out.add(where, fmt.Sprintf("the admin API and the listener %s have the same address, %s", listener.Name, a.Address), "give one of them another port")
@@ -318,6 +323,12 @@ func (r *resolver) accessLog(l *accessLog) {
 		r.out.add(l.below("output"), "output must be stdout, stderr, none or a path, and is empty", "")
 	default:
 		log.Output = absolute(l.src.Dir, l.Output)
+		r.look(l.below("output"), "output", log.Output, func(mode fs.FileMode) string {
+			if mode.IsDir() {
+				return errDirectory.Error()
+			}
+			return ""
+		})
 	}
 	switch {
 	case l.Fields != nil && len(l.Fields) == 0:

@@ -77,6 +77,7 @@ func (in inputs) record(from config.Environment) config.Environment {
 			in["file "+path] = string(content)
 			return content, err
 		},
+		Stat: from.Stat, // what it finds is either good, or a problem
 	}
 }
 
