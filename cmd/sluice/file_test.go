@@ -36,7 +36,7 @@ func TestValidate(t *testing.T) {
 		{"an option that comes later", "listeners: {web: {address: \":0\"}}\nroutes: []\nstores: {}\n", "not supported yet", 1},
 		{
 			"a log without a directory", "listeners: {web: {address: \":0\"}}\naccess_log: {output: /none/here/access.log}\n",
-			"FILE:2:23: output cannot be made: its directory \"/none/here\" does not exist\n  hint: make the directory first\n    access_log: {output: /none/here/access.log}\n                          ^\n", 1,
+			"FILE:2:22: output cannot be made: its directory \"/none/here\" does not exist\n  hint: make the directory first\n    access_log: {output: /none/here/access.log}\n                         ^\n", 1,
 		},
 		{"an admin API for everyone without a token", "listeners: {web: {address: \":0\"}}\nadmin: {address: \"0.0.0.0:0\"}\nroutes: []\n", "token", 1},
 	} {

@@ -73,7 +73,7 @@ func TestProblemsTellNoSecret(t *testing.T) {
 		"its own":            {"admin:\n  token: let me in\n", "token has characters that no bearer token may have|  token: REDACTED"},
 		"of a wrong type":    {"admin: {token: 12345}\n", "token must be text, not the number REDACTED|admin: {token: REDACTED}"},
 		"in the hint":        {"admin: {token: [let-me-in]}\n", "token must be text, not a list|admin: {token: [REDACTED]}"},
-		"another's line":     {"admin: {token: let-me-in, adress: x}\n", "unknown key \"adress\"|admin: {token: REDACTED, adress: x}"},
+		"another's line":     {"admin: {token: let-me-in, routez: x}\n", "unknown key \"routez\"|admin: {token: REDACTED, routez: x}"},
 		"a repeated one":     {"admin: {token: let-me-in}\nlet-me-in: 1\n", "unknown key \"REDACTED\"|REDACTED: 1"},
 		"a long one":         {"admin: {token: \"let${" + strings.Repeat("let-me-in", 20) + "\"}\n", "\"REDACTED\" has a ${ that is not closed|admin: {token: \"REDACTED\"}"},
 		"within a block":     {"admin:\n  token: |\n    let-me-in\n  x: 1\n", "unknown key \"x\"|  x: 1"},
