@@ -9,8 +9,12 @@ import (
 // defaultTrailerBytes bounds extensions and trailers where HeaderBytes does not.
 const defaultTrailerBytes = 1 << 20
 
-// The most digits of a chunk's size, leading zeros too.
-const sizeDigits = 16
+// The most digits of a chunk's size, leading zeros too, and the largest size: an
+// exbibyte, with room for whoever adds to it. net/http miscounts above it.
+const (
+	sizeDigits = 16
+	sizeMost   = 1<<60 - 1
+)
 
 // Chunked decodes a body in the chunked coding (RFC 9112 7.1). It holds no
 // bytes but the trailer's. Make it with NewChunked; it is a value that may be
@@ -142,7 +146,7 @@ func (c *Chunked) step(b byte) (taken int, err error) {
 
 func (c *Chunked) sizeByte(b byte) error {
 	if value := digit[b]; value > 0 {
-		if c.digits == sizeDigits || c.size > (1<<63-1)>>4 {
+		if c.digits == sizeDigits || c.size > sizeMost>>4 {
 			return ErrChunkSize
 		}
 		c.digits++
