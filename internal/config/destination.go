@@ -167,7 +167,7 @@ func (r *resolver) respond(in *route, built *model.Route) *model.Respond {
 
 func responseField(name string, value model.Template) *fault {
 	switch {
-	case message.Lookup(name).OfEngine():
+	case message.Lookup(name).OfEngine(), message.Lookup(name) == message.XRequestID:
 		return faulty(fmt.Sprintf("the gateway sets %s itself", name), "remove it")
 	case !isToken(name):
 		return faulty(fmt.Sprintf("%s is no name of a header field", short(name)), "")

@@ -53,21 +53,58 @@ func Headers() pipeline.Kind {
 		func(h headers) pipeline.Middleware { return h.middleware })
 }
 
+// refuse tells what is wrong with an edit of a field: nothing is accepted that
+// the gateway would undo. kind is set, add or remove.
+func refuse(direction, kind, name string) (text, hint string) {
+	switch {
+	case !httpguts.ValidHeaderFieldName(name):
+		return "the field name " + strconv.Quote(name) + " is not valid", "field names are letters, digits and -"
+	case message.Lookup(name).OfEngine(), direction == "request" && endsHere(name):
+		return "the field " + name + " belongs to the connection and cannot be edited", "leave it to the gateway"
+	case direction == "request":
+		return refuseRequest(kind, name)
+	case message.Lookup(name) == message.XRequestID:
+		return name + " is set by the gateway and cannot be edited", "set another field to {request_id}"
+	}
+	return "", ""
+}
+
+// endsHere tells of a field of a request that goes no further than to the next
+// hop (RFC 9110 11.7), or that asks for HTTP/2.
+func endsHere(name string) bool {
+	switch message.Lookup(name) {
+	case message.ProxyAuthenticate, message.ProxyAuthorization:
+		return true
+	}
+	return strings.EqualFold(name, "HTTP2-Settings") || strings.EqualFold(name, "Proxy-Authentication-Info")
+}
+
+func refuseRequest(kind, name string) (text, hint string) {
+	switch message.Lookup(name) {
+	case message.Host:
+		return "Host is not edited by headers", "use the route's rewrite.host"
+	case message.XForwardedFor, message.XRealIP, message.Via:
+		return name + " is set by the gateway and cannot be edited", "set another field, with {client_ip} for the client's address"
+	case message.XRequestID:
+		return name + " is set by the gateway and cannot be edited", "set another field to {request_id}"
+	case message.XForwardedProto, message.XForwardedHost:
+		if kind != "set" {
+			return name + " is one line that every request has: it can only be set", "write it under set"
+		}
+	}
+	return "", ""
+}
+
 func validate(e *Edits, path string, report model.Report) (out edits) {
-	check := func(where, name string) {
-		switch {
-		case !httpguts.ValidHeaderFieldName(name):
-			report(where, "the field name "+strconv.Quote(name)+" is not valid", "field names are letters, digits and -")
-		case message.Lookup(name).OfEngine():
-			report(where, "the field "+name+" belongs to the connection and cannot be edited", "leave it to the gateway")
-		case path == "request" && message.Lookup(name) == message.Host:
-			report(where, "Host is not edited by headers", "use the route's rewrite.host")
+	check := func(where, kind, name string) {
+		if text, hint := refuse(path, kind, name); text != "" {
+			report(where, text, hint)
 		}
 	}
 	templates := func(kind string, m config.Map[config.Template]) (list []model.FieldTemplate) {
 		for _, entry := range m {
 			where := path + "." + kind + "." + entry.Key
-			check(where, entry.Key)
+			check(where, kind, entry.Key)
 			if text := entry.Value.String(); !httpguts.ValidHeaderFieldValue(text) {
 				report(where, "the value of "+entry.Key+" has a control character", "leave it out; a value is one line")
 			}
@@ -79,7 +116,7 @@ func validate(e *Edits, path string, report model.Report) (out edits) {
 		return list
 	}
 	for i, name := range e.Remove {
-		check(path+".remove["+strconv.Itoa(i)+"]", name)
+		check(path+".remove["+strconv.Itoa(i)+"]", "remove", name)
 	}
 	return edits{Remove: slices.Clone(e.Remove), Set: templates("set", e.Set), Add: templates("add", e.Add)}
 }

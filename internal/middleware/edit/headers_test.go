@@ -187,6 +187,7 @@ func TestControlCharactersInValuesOfErrors(t *testing.T) {
 }
 
 func TestProblems(t *testing.T) {
+	gateways := " is set by the gateway and cannot be edited ("
 	connection := " belongs to the connection and cannot be edited (leave it to the gateway)"
 	for options, want := range map[string]string{
 		"{request: {set: {X-A: one}}}":                    "",
@@ -208,8 +209,18 @@ func TestProblems(t *testing.T) {
 		"{request: {set: {Proxy-Connection: x}}}":         "the field Proxy-Connection" + connection,
 		"{request: {set: {host: x}}}":                     "Host is not edited by headers (use the route's rewrite.host)",
 		"{request: {remove: [Host]}}":                     "Host is not edited by headers (use the route's rewrite.host)",
-		`{request: {set: {X-A: "a\nb"}}}`:                 "the value of X-A has a control character (leave it out; a value is one line)",
-		`{response: {add: {X-A: "a\0b"}}}`:                "the value of X-A has a control character (leave it out; a value is one line)",
+		"{request: {set: {X-Forwarded-For: 9.9.9.9}}}":    "X-Forwarded-For" + gateways + "set another field, with {client_ip} for the client's address)",
+		"{request: {add: {x-real-ip: 9.9.9.9}}}":          "x-real-ip" + gateways + "set another field, with {client_ip} for the client's address)",
+		"{request: {remove: [Via]}}":                      "Via" + gateways + "set another field, with {client_ip} for the client's address)",
+		"{request: {remove: [X-Request-ID]}}":             "X-Request-ID" + gateways + "set another field to {request_id})",
+		"{response: {set: {X-Request-ID: a}}}":            "X-Request-ID" + gateways + "set another field to {request_id})",
+		"{request: {set: {X-Forwarded-Proto: https, X-Forwarded-Host: a}}, response: {remove: [Via, X-Real-IP, Proxy-Authenticate]}}": "",
+		"{request: {add: {X-Forwarded-Host: a}}}":    "X-Forwarded-Host is one line that every request has: it can only be set (write it under set)",
+		"{request: {remove: [X-Forwarded-Proto]}}":   "X-Forwarded-Proto is one line that every request has: it can only be set (write it under set)",
+		"{request: {set: {Proxy-Authorization: a}}}": "the field Proxy-Authorization" + connection,
+		"{request: {set: {HTTP2-Settings: a}}}":      "the field HTTP2-Settings" + connection,
+		`{request: {set: {X-A: "a\nb"}}}`:            "the value of X-A has a control character (leave it out; a value is one line)",
+		`{response: {add: {X-A: "a\0b"}}}`:           "the value of X-A has a control character (leave it out; a value is one line)",
 	} {
 		_, problems := resolve(options)
 		if got := strings.Join(problems, "|"); got != want {
