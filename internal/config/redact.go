@@ -87,5 +87,8 @@ func strikeParts(message, value string) string {
 		}
 		return strconv.Quote(redacted)
 	})
-	return strings.ReplaceAll(message, value, redacted)
+	if natureOf(value) == isText {
+		return message // it is quoted, if it is there, or replaced as a long one
+	}
+	return regexp.MustCompile(`\b`+regexp.QuoteMeta(value)+`\b`).ReplaceAllLiteralString(message, redacted)
 }

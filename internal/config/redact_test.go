@@ -72,6 +72,8 @@ func TestProblemsTellNoSecret(t *testing.T) {
 	for name, test := range map[string]struct{ text, want string }{
 		"its own":            {"admin:\n  token: let me in\n", "token has characters that no bearer token may have|  token: REDACTED"},
 		"of a wrong type":    {"admin: {token: 12345}\n", "token must be text, not the number REDACTED|admin: {token: REDACTED}"},
+		"a short number":     {"admin: {token: 1}\n", "token must be text, not the number REDACTED|admin: {token: REDACTED}"},
+		"a short text":       {"admin: {token: \"a{\", public: [a]}\n", "public[0] must be health, ready or metrics, not \"a\"|admin: {token: \"REDACTED\", public: [a]}"},
 		"in the hint":        {"admin: {token: [let-me-in]}\n", "token must be text, not a list|admin: {token: [REDACTED]}"},
 		"another's line":     {"admin: {token: let-me-in, routez: x}\n", "unknown key \"routez\"|admin: {token: REDACTED, routez: x}"},
 		"a repeated one":     {"admin: {token: let-me-in}\nlet-me-in: 1\n", "unknown key \"REDACTED\"|REDACTED: 1"},
