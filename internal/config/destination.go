@@ -154,6 +154,7 @@ func (r *resolver) respond(in *route, built *model.Route) *model.Respond {
 		r.template(in, built, "respond.body", body.Template)
 		respond.Body = &body.Template
 	}
+	sameFields(r.out, in.Respond.Headers)
 	for i := range in.Respond.Headers {
 		header := &in.Respond.Headers[i]
 		if f := responseField(header.Key, header.Value.Template); f != nil {

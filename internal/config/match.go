@@ -54,10 +54,25 @@ func (r *resolver) match(in *route) model.Match {
 			r.out.add(in.below("match."+list.key), list.key+" is an empty list, so that no request could match", "leave the key out to match any")
 		}
 	}
+	sameFields(r.out, m.Headers)
 	built.Headers = r.conditions(m.Headers, headerName)
 	built.Query = r.conditions(m.Query, queryName)
 	built.Cookies = r.conditions(m.Cookies, cookieName)
 	return built
+}
+
+// sameFields reports names of header fields that only case tells apart, which
+// makes them one name.
+func sameFields[T any](out *collector, list Map[T]) {
+	first := make(map[string]string, len(list))
+	for i := range list {
+		name := strings.ToLower(list[i].Key)
+		if other, ok := first[name]; ok {
+			out.add(list[i].key, fmt.Sprintf("%s and %s are the same header field: case does not tell names apart", other, list[i].Key), "keep one of them")
+			continue
+		}
+		first[name] = list[i].Key
+	}
 }
 
 // names are those of a list so far. One that can have no repetition is nil.
@@ -108,10 +123,10 @@ func (r *resolver) pathCondition(in *route, built *model.Match) {
 		}
 		built.Path = path
 	}
-	if m.Path != nil && m.Path.written != "" {
+	if m.Path != nil {
 		take("path", func() (model.Path, *fault) { return parsePath(m.Path.text) })
 	}
-	if m.PathPrefix != nil && m.PathPrefix.written != "" {
+	if m.PathPrefix != nil {
 		take("path_prefix", func() (model.Path, *fault) { return parsePrefix(m.PathPrefix.text) })
 	}
 	if m.PathRegex != nil {
