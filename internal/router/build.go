@@ -11,17 +11,19 @@ import (
 type plan struct {
 	route    *model.Route
 	document int // place in the documents
-	index    int // place in matching order
-	set      methods
-	others   []string // methods that are not standard, sorted
-	more     *conditions
-	segments []model.Segment // of its path, if that stands in a tree or is a regex, which is within any path
-	open     bool            // more may follow the last segment
-	asks     []uint32        // numbers of its conditions on headers, query and cookies, sorted
-	rest     string          // a text for these, its other methods and clients
-	hosts    []hostRank
-	conflict bool // with an earlier route
-	never    bool // matches, for the routes before it
+	// everywhere: it takes requests from all listeners, named or not.
+	everywhere bool
+	index      int // place in matching order
+	set        methods
+	others     []string // methods that are not standard, sorted
+	more       *conditions
+	segments   []model.Segment // of its path, if that stands in a tree or is a regex, which is within any path
+	open       bool            // more may follow the last segment
+	asks       []uint32        // numbers of its conditions on headers, query and cookies, sorted
+	rest       string          // a text for these, its other methods and clients
+	hosts      []hostRank
+	conflict   bool // with an earlier route
+	never      bool // matches, for the routes before it
 }
 
 // hostRank is one host of a route and the rank of their entry. "" is any host.
@@ -67,10 +69,10 @@ type branch struct {
 	ends, whole, below bucket
 }
 
-func newBuilder(routes []*model.Route) *builder {
+func newBuilder(routes []*model.Route, all []string) *builder {
 	b := &builder{plans: make([]*plan, len(routes)), texts: map[string]uint32{}, exact: map[string]*site{}, wild: map[string]*site{}, any: newSite()}
 	for i, route := range routes {
-		p := &plan{route: route, document: i}
+		p := &plan{route: route, document: i, everywhere: route.Listeners == nil || names(route.Listeners, all)}
 		p.set, p.others = methodSet(route.Match.Methods)
 		p.more = newConditions(route, p.others)
 		p.asks = b.numbers(p.more)
@@ -79,6 +81,16 @@ func newBuilder(routes []*model.Route) *builder {
 		b.plans[i] = p
 	}
 	return b
+}
+
+// names tells whether a list names all listeners, and there are any.
+func names(list, all []string) bool {
+	for _, listener := range all {
+		if !slices.Contains(list, listener) {
+			return false
+		}
+	}
+	return len(all) > 0
 }
 
 // numbers gives each condition on headers, query and cookies its number: equal

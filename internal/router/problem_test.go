@@ -170,3 +170,16 @@ func TestShadowWithManyConditions(t *testing.T) {
 	free := route("free", "/x", priority(200), query(equal("q", "x"), equal("a", "1"), equal("b", "1"), equal("c", "1"), equal("d", "1"), equal("e", "1"), equal("f", "1"), equal("g", "1"), equal("h", "1")))
 	checkProblems(t, lines(append(routes, many, few, free)...), []string{shadowed(41, "many", "r17", 18), shadowed(42, "few", "r17", 18)})
 }
+
+// A route that names every listener there is is at all of them.
+func TestShadowByAllListeners(t *testing.T) {
+	over, under := route("a", "/x", listeners("web", "internal"), priority(1)), route("b", "/x")
+	for _, test := range []struct {
+		all  []string
+		want int
+	}{{nil, 0}, {[]string{"web", "internal", "more"}, 0}, {[]string{"internal", "web"}, 1}, {[]string{"web"}, 1}} {
+		if _, problems := router.Compile(lines(under, over), test.all...); len(problems) != test.want {
+			t.Errorf("of %v: %v", test.all, problems)
+		}
+	}
+}

@@ -74,9 +74,10 @@ type Result struct {
 // listeners overlap are a problem at the later one; a route that can never match is a
 // warning (see the shadow type for what is found). The router is usable
 // either way. Routes must be valid as package model has it: Compile panics on
-// a condition without a check.
-func Compile(routes []*model.Route) (*Router, []model.Problem) {
-	b := newBuilder(routes)
+// a condition without a check. all are the names of all listeners, where they
+// are known: a route at each of them may shadow one that names none.
+func Compile(routes []*model.Route, all ...string) (*Router, []model.Problem) {
+	b := newBuilder(routes, all)
 	b.place()
 	found := b.conflicts()
 	found = append(found, b.insert()...)

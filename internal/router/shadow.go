@@ -152,8 +152,8 @@ func (p *plan) covers(q *plan) bool {
 			}
 		}
 	}
-	if p.route.Listeners != nil {
-		if q.route.Listeners == nil {
+	if !p.everywhere {
+		if q.everywhere {
 			return false
 		}
 		for _, listener := range q.route.Listeners {

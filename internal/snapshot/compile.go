@@ -37,7 +37,11 @@ func Compile(documents []config.Document, kinds []pipeline.Kind, environment con
 	if resolved.Gateway == nil {
 		return nil, resolved.Files, problems
 	}
-	table, found := router.Compile(resolved.Gateway.Routes)
+	var listeners []string
+	for _, listener := range resolved.Gateway.Listeners {
+		listeners = append(listeners, listener.Name)
+	}
+	table, found := router.Compile(resolved.Gateway.Routes, listeners...)
 	problems = resolved.Locate(found)
 	if model.Refused(problems) {
 		return nil, resolved.Files, problems

@@ -93,7 +93,7 @@ routes:
 	}
 
 	// With warnings only it is compiled, and they are told.
-	compiled, _, problems = snapshot.Compile([]config.Document{document("it.yaml", listener+"routes:\n  - {id: all, priority: 1, match: {path_prefix: /}, respond: {status: 200}}\n  - {id: buried, match: {path: /x}, respond: {status: 200}}\n")}, kinds(), environment())
+	compiled, _, problems = snapshot.Compile([]config.Document{document("it.yaml", listener+"routes:\n  - {id: all, priority: 1, listeners: [web], match: {path_prefix: /}, respond: {status: 200}}\n  - {id: buried, match: {path: /x}, respond: {status: 200}}\n")}, kinds(), environment())
 	if compiled == nil || len(problems) != 1 || !problems[0].Warning || !strings.Contains(problems[0].Source, "id: buried") {
 		t.Errorf("got %v", problems)
 	}
