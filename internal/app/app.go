@@ -5,21 +5,18 @@ package app
 
 import (
 	"cmp"
-	"context"
-	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"sluice/internal/admin"
+	"sluice/internal/config"
 	"sluice/internal/lease"
 	"sluice/internal/model"
 	"sluice/internal/provider"
@@ -27,9 +24,6 @@ import (
 	"sluice/internal/snapshot"
 	"sluice/internal/telemetry"
 )
-
-// flushTimeout bounds how long the access log may take for its last lines.
-const flushTimeout = 5 * time.Second
 
 // Options are what a gateway is started with.
 type Options struct {
@@ -39,6 +33,9 @@ type Options struct {
 	Stdout, Stderr io.Writer
 	// Sockets are listening sockets from a process before; nil: none.
 	Sockets *Sockets
+	// Environment is what documents take values from; the zero value: the
+	// process's variables, and files.
+	Environment config.Environment
 }
 
 // Source is a provider that can be told what else its documents depend on, and
@@ -62,16 +59,14 @@ type Gateway struct {
 	api      *admin.API
 	source   Source
 	sockets  *Sockets
+	values   config.Environment
 	problems atomic.Pointer[[]model.Problem] // of the documents as last read; the slice is not changed
-	draining atomic.Bool
-	serving  chan struct{} // closed when the first snapshot serves
+	serving  chan struct{}                   // closed when the first snapshot serves
 
-	mu    sync.Mutex // held by apply: one change at a time
-	admin *admin.Listener
+	mu     sync.Mutex // guards the swap of the snapshot and what belongs to it
+	admin  *admin.Listener
+	ending bool // no snapshot is swapped any more
 }
-
-// errEnded is a source that ended without being told to, and without a cause.
-var errEnded = errors.New("it ended")
 
 // RefusedError is a first configuration with problems: there is nothing to serve.
 type RefusedError struct{ Problems []model.Problem }
@@ -87,7 +82,7 @@ func (e *RefusedError) Error() string {
 
 // New returns a gateway that is ready to Run. It starts nothing.
 func New(o Options) *Gateway {
-	g := &Gateway{log: o.Log, metrics: telemetry.NewMetrics(0), source: o.Source, sockets: o.Sockets, serving: make(chan struct{})}
+	g := &Gateway{log: o.Log, metrics: telemetry.NewMetrics(0), source: o.Source, sockets: o.Sockets, values: o.Environment, serving: make(chan struct{})}
 	if g.sockets == nil {
 		g.sockets = &Sockets{}
 	}
@@ -103,42 +98,6 @@ func New(o Options) *Gateway {
 	}
 	g.api = admin.New(g, o.Log)
 	return g
-}
-
-// Run serves until ctx ends, then drains: it takes no new work and lets
-// exchanges finish for up to drain_timeout. A first configuration that is
-// refused is a *RefusedError. Run is called once.
-func (g *Gateway) Run(ctx context.Context) error {
-	watching, stopWatching := context.WithCancel(context.WithoutCancel(ctx))
-	defer stopWatching()
-	updates := make(chan provider.Update)
-	stopped := make(chan struct{})
-	var failure error // read once stopped is closed
-	go func() {
-		defer close(stopped)
-		failure = g.source.Run(watching, func(u provider.Update) {
-			select {
-			case updates <- u:
-			case <-watching.Done():
-			}
-		})
-	}()
-	defer func() { stopWatching(); <-stopped }()
-	for {
-		select {
-		case <-ctx.Done():
-			g.drain(watching)
-			return nil
-		case update := <-updates:
-			problems := g.apply(update) //nolint:contextcheck // what it starts outlives this call
-			if g.current.Load() == nil && model.Refused(problems) {
-				return &RefusedError{problems}
-			}
-		case <-stopped:
-			g.drain(watching)
-			return fmt.Errorf("watching the configuration: %w", cmp.Or(failure, errEnded))
-		}
-	}
 }
 
 // connections counts a client's connection in or out.
@@ -191,7 +150,11 @@ func (g *Gateway) AdminAddr() net.Addr {
 func (g *Gateway) Current() *snapshot.Snapshot { return g.current.Load() }
 
 // Ready tells whether a snapshot serves and draining has not begun.
-func (g *Gateway) Ready() bool { return g.current.Load() != nil && !g.draining.Load() }
+func (g *Gateway) Ready() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.current.Load() != nil && !g.ending
+}
 
 // Problems are those of the documents as last read.
 func (g *Gateway) Problems() []model.Problem {
@@ -206,32 +169,3 @@ func (g *Gateway) History() *snapshot.History { return &g.history }
 
 // Gatherer holds the metrics.
 func (g *Gateway) Gatherer() prometheus.Gatherer { return g.metrics.Gatherer() }
-
-// drain ends the gateway: readiness first, then the listeners, then the rest.
-func (g *Gateway) drain(background context.Context) {
-	g.draining.Store(true)
-	s := g.current.Load()
-	if s == nil {
-		return
-	}
-	timeout := s.Gateway.DrainTimeout
-	g.log.Info("draining", "timeout", timeout)
-	ctx, cancel := context.WithTimeout(background, timeout)
-	defer cancel()
-	var pending sync.WaitGroup
-	for _, listener := range s.Listeners {
-		pending.Go(func() {
-			if err := listener.Shutdown(ctx); err != nil {
-				g.log.Warn("exchanges were cut at the end of drain_timeout", "listener", listener.Status().Name, "error", err)
-			}
-		})
-	}
-	pending.Wait()
-	s.Release()
-	flushing, cancelFlush := context.WithTimeout(background, flushTimeout)
-	defer cancelFlush()
-	if err := s.WaitForLog(flushing); err != nil {
-		g.log.Error("the access log lost its last lines", "error", err)
-	}
-	g.log.Info("stopped")
-}

@@ -93,10 +93,14 @@ func (l *log) String() string {
 	return l.text.String()
 }
 
-func run(t *testing.T) *running {
+func run(t *testing.T, edits ...func(*app.Options)) *running {
 	t.Helper()
 	r := &running{source: newSource(), t: t, log: &log{}, done: make(chan error, 1)}
-	r.Gateway = app.New(app.Options{Source: r.source, Log: slog.New(slog.NewTextHandler(r.log, nil)), Stdout: io.Discard, Stderr: io.Discard})
+	options := app.Options{Source: r.source, Log: slog.New(slog.NewTextHandler(r.log, nil)), Stdout: io.Discard, Stderr: io.Discard}
+	for _, edit := range edits {
+		edit(&options)
+	}
+	r.Gateway = app.New(options)
 	ctx, stop := context.WithCancel(t.Context())
 	r.stop = stop
 	go func() { r.done <- r.Gateway.Run(ctx) }()
@@ -119,8 +123,8 @@ func (r *running) end() error {
 
 const small = "listeners: {web: {address: \"127.0.0.1:0\"}}\nadmin: {address: \"127.0.0.1:0\"}\naccess_log: {output: none}\n"
 
-// say sends an update of one document; when it returns, an update before has
-// been applied.
+// say sends an update of one document; when it returns, the update before the
+// last has been applied.
 func (r *running) say(text string, problems ...model.Problem) {
 	r.updates <- provider.Update{Source: "test", Documents: []config.Document{{Name: "it.yaml", Dir: "/", Provider: "test", Data: []byte(text)}}, Problems: problems}
 }
@@ -235,10 +239,8 @@ func TestReloadOfTheSame(t *testing.T) {
 	document := config.Document{Name: "it.yaml", Dir: "/", Provider: "test", Data: []byte(routes("/a"))}
 	r.updates <- provider.Update{Source: "test", Documents: []config.Document{document}, Forced: true}
 	r.say(routes("/a"))
-	r.stop()
-	if err := r.end(); err != nil {
-		t.Error(err)
-	}
+	r.say(routes("/b"))
+	gatewaytest.WaitFor(t, "the last change serves", func() bool { return r.revision() == 2 })
 	if n := strings.Count(r.log.String(), "the documents did not change"); n != 1 {
 		t.Errorf("told %d times", n)
 	}

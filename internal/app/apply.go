@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"sluice/internal/admin"
-	"sluice/internal/config"
 	"sluice/internal/model"
 	"sluice/internal/provider"
 	"sluice/internal/snapshot"
@@ -19,15 +18,13 @@ import (
 // resolve, build, swap. With a problem nothing changes. It returns the
 // problems, warnings among them.
 func (g *Gateway) apply(update provider.Update) []model.Problem {
-	g.mu.Lock()
-	defer g.mu.Unlock()
 	began := time.Now()
 	problems := update.Problems
 	var compiled *snapshot.Compiled
 	if !model.Refused(problems) {
 		var files []string
 		var found []model.Problem
-		compiled, files, found = snapshot.Compile(update.Documents, g.builder.Kinds, config.Environment{})
+		compiled, files, found = snapshot.Compile(update.Documents, g.builder.Kinds, g.values)
 		problems = append(problems, found...)
 		g.source.Watch(files)
 	}
@@ -41,7 +38,10 @@ func (g *Gateway) apply(update provider.Update) []model.Problem {
 			g.log.Log(context.Background(), level, "the documents did not change", "revision", serving.Revision.Number)
 			return problems
 		}
-		if err := g.replace(compiled, update.Source); err != nil {
+		switch err := g.replace(compiled, update.Source); {
+		case errors.Is(err, errEnding):
+			return nil
+		case err != nil:
 			problems = append(problems, model.Problem{Position: model.Position{File: update.Documents[0].Name}, Message: cmp.Or(errors.Unwrap(err), err).Error()}) // without the lease's key, which says it twice
 			compiled = nil
 		}
@@ -63,7 +63,7 @@ func (g *Gateway) apply(update provider.Update) []model.Problem {
 	if compiled != nil {
 		revision := g.current.Load().Revision
 		g.metrics.ConfigServed(uint64(revision.Number), revision.Time)
-		g.log.Info("configuration serves", "revision", revision.Number, "listeners", g.addresses(), "admin", g.admin.Addr().String(), "routes", len(compiled.Gateway.Routes), "took", time.Since(began).Round(time.Microsecond))
+		g.log.Info("configuration serves", "revision", revision.Number, "listeners", g.addresses(), "admin", g.AdminAddr().String(), "routes", len(compiled.Gateway.Routes), "took", time.Since(began).Round(time.Microsecond))
 	}
 	return problems
 }
@@ -96,10 +96,9 @@ func (g *Gateway) replace(compiled *snapshot.Compiled, source string) error {
 		}
 		return err
 	}
-	g.admin = api
-	g.current.Swap(next)
-	for i, m := range compiled.Gateway.Listeners {
-		next.Listeners[i].Serve(m)
+	if !g.swap(next, api) {
+		next.Release()
+		return errEnding
 	}
 	g.history.Add(revision, compiled.Documents)
 	if before != nil {
@@ -109,4 +108,31 @@ func (g *Gateway) replace(compiled *snapshot.Compiled, source string) error {
 		g.sockets.Done()
 	}
 	return nil
+}
+
+// errEnding is a change that came too late.
+var errEnding = errors.New("the gateway ends")
+
+// swap makes a snapshot the serving one, unless the gateway ends. The lock is
+// held for nothing that may wait: not for reading, binding or opening.
+func (g *Gateway) swap(next *snapshot.Snapshot, api *admin.Listener) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.ending {
+		return false
+	}
+	g.admin = api
+	g.current.Swap(next)
+	for i, m := range next.Gateway.Listeners {
+		next.Listeners[i].Serve(m)
+	}
+	return true
+}
+
+// lastSnapshot is the one that serves, nil without: from here on it is the last.
+func (g *Gateway) lastSnapshot() *snapshot.Snapshot {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.ending = true
+	return g.current.Load()
 }
