@@ -163,6 +163,7 @@ func (d *decoder) decode(n *yaml.Node, v reflect.Value) {
 	if !ok {
 		return
 	}
+	d.tagged(n)
 	t := v.Type()
 	switch info := d.typeOf(t); info.way {
 	case wayLater:
@@ -199,6 +200,21 @@ func (d *decoder) decode(n *yaml.Node, v reflect.Value) {
 	case wayBasic:
 		d.basic(n, v)
 	}
+}
+
+// tagged reports a tag of a mapping or a list, which can have no other meaning
+// than it has anyway. Those of scalars are for read.
+func (d *decoder) tagged(n *yaml.Node) {
+	if n.Style&yaml.TaggedStyle == 0 || n.Kind == yaml.ScalarNode ||
+		n.Kind == yaml.MappingNode && n.Tag == "!!map" || n.Kind == yaml.SequenceNode && n.Tag == "!!seq" {
+		return
+	}
+	f := unknownTag(n.Tag)
+	d.problem(n, f.message, f.hint)
+}
+
+func unknownTag(tag string) *fault {
+	return faulty("the tag "+tag+" is not supported", "leave it out")
 }
 
 // into decodes a node into the struct that pointer points to.

@@ -116,6 +116,8 @@ func (r *resolver) rewriteHost(in *route, built *model.Route) {
 	case ok && (static == "preserve" || static == "upstream"):
 		built.Rewrite.Host = static
 		return
+	case ok && (strings.EqualFold(static, "preserve") || strings.EqualFold(static, "upstream")):
+		r.out.add(in.below("rewrite.host"), fmt.Sprintf("host must be preserve, upstream or a host, not %s", short(static)), "write "+strings.ToLower(static))
 	case ok && !canonical.ValidAuthority(static), !ok && hasControl(literals(host)):
 		r.out.add(in.below("rewrite.host"), fmt.Sprintf("host must be preserve, upstream or a host, not %s", short(host.String())), "")
 	}

@@ -96,6 +96,10 @@ func item(list string, index int) string { return list + "[" + strconv.Itoa(inde
 
 func checkMethod(method string) *fault {
 	switch {
+	case method == "*":
+		return faulty("has *, which is no method", "leave methods out to match any")
+	case strings.EqualFold(method, "CONNECT"):
+		return faulty("has CONNECT, which the gateway refuses before it looks for a route", "remove it")
 	case !isToken(method):
 		return faulty(fmt.Sprintf("must be a method such as GET, not %s", short(method)), "")
 	case method != strings.ToUpper(method):

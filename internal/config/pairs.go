@@ -32,6 +32,9 @@ func (d *decoder) pairs(n *yaml.Node) []pair {
 		case isNullNode(key):
 			d.problem(key, "a key is empty", "")
 			continue
+		case key.Style&yaml.TaggedStyle != 0 && key.Tag != "!!str":
+			f := unknownTag(key.Tag)
+			d.problem(key, f.message, f.hint)
 		}
 		pairs = append(pairs, pair{key, n.Content[i+1]})
 	}
@@ -70,6 +73,7 @@ func (d *decoder) merge(n *yaml.Node, pairs []pair, seen map[string]bool, depth 
 		d.problem(n, "<< must merge a mapping or a list of mappings, not "+describe(n), "")
 		return pairs
 	}
+	d.tagged(n)
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, ok := d.follow(n.Content[i])
 		switch {

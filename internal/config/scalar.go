@@ -94,7 +94,7 @@ func (d *decoder) read(n *yaml.Node) (scalar, *fault) {
 		case "!!int", "!!float", "!!bool", "!!null":
 			s.typed = true
 		default:
-			return s, faulty("the tag "+n.Tag+" is not supported", "leave it out")
+			return s, unknownTag(n.Tag)
 		}
 	}
 	s.loose = !s.typed
