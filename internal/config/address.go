@@ -25,7 +25,7 @@ func parseAddress(dir, address string) (string, *fault) {
 		switch {
 		case validPort(address, 0):
 			hint = "write :" + address
-		case address != "" && !strings.ContainsAny(address, ":[]/"):
+		case validHost(address) && !strings.Contains(address, ":"):
 			hint = "add a port: " + address + ":8080"
 		case strings.Contains(address, "://"):
 			hint = "leave out what stands before the host"

@@ -123,11 +123,16 @@ func completeEndpoint(endpoint model.Endpoint, u *url.URL) (model.Endpoint, *fau
 	return endpoint, nil
 }
 
+// schemeHint says how a text without a scheme becomes a URL, if it does.
 func schemeHint(text string) string {
-	if text == "" || strings.ContainsAny(text, " \t") {
+	url := "http://" + strings.TrimLeft(text, "/")
+	if strings.HasPrefix(text, "/") && !strings.HasPrefix(text, "//") {
+		return "write unix:" + text + " for a socket"
+	}
+	if _, f := parseEndpoint("/", url); f != nil {
 		return ""
 	}
-	return "write http://" + text
+	return "write " + url
 }
 
 func didYouMeanScheme(scheme string) string {

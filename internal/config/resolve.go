@@ -269,7 +269,11 @@ func (r *resolver) unused() {
 		for i := range d.Middleware {
 			e := &d.Middleware[i]
 			if r.chains.named[e.Key] == &e.Value && !r.chains.used[e.Key] {
-				r.out.warn(e.key, fmt.Sprintf("nothing uses the middleware %s", e.Key), "")
+				hint := ""
+				if e.Value.names != nil {
+					hint = "its placeholders are not checked, since that needs the path of a route"
+				}
+				r.out.warn(e.key, fmt.Sprintf("nothing uses the middleware %s", e.Key), hint)
 			}
 		}
 	}

@@ -18,6 +18,9 @@ func (v *Duration) set(s scalar) *fault {
 	duration, err := time.ParseDuration(s.s)
 	switch {
 	case err != nil && s.nature() == isInt:
+		if _, err := time.ParseDuration(s.s + "s"); err != nil {
+			return faulty("is too long", "")
+		}
 		return unwanted("add a unit: " + s.written + "s")
 	case err != nil:
 		return unwanted("")
@@ -113,14 +116,11 @@ func sizeHint(s string) string {
 	if digits == "" || digits == s {
 		return ""
 	}
-	switch unit := strings.TrimSpace(s[len(digits):]); strings.ToLower(unit)[:1] {
-	case "k":
-		return "write " + digits + "KiB or " + digits + "KB"
-	case "m", "g", "t":
-		unit = strings.ToUpper(unit[:1])
-		return "write " + digits + unit + "iB or " + digits + unit + "B"
+	unit := strings.ToUpper(strings.TrimSpace(s[len(digits):])[:1])
+	if _, ok := parseSize(digits + unit + "iB"); !ok {
+		return "" // it is no number, of no unit, or too large
 	}
-	return ""
+	return "write " + digits + unit + "iB or " + digits + unit + "B"
 }
 
 // ByteRate is a number of bytes a second: 240B/s, 10KiB/s. Never negative.
@@ -168,7 +168,7 @@ func (v *Rate) set(s scalar) *fault {
 	per, ok := map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour}[unit]
 	switch {
 	case err != nil || !ok:
-		if s.nature() == isInt {
+		if count, err := strconv.ParseInt(s.s, 10, 64); err == nil && count > 0 {
 			return unwanted("say in which time: " + s.written + "/s")
 		}
 		return unwanted("")
@@ -194,7 +194,7 @@ func (v *Percent) set(s scalar) *fault {
 	number, ok := strings.CutSuffix(s.s, "%")
 	share, err := strconv.ParseFloat(number, 64)
 	switch {
-	case !ok && s.nature() == isInt:
+	case !ok && s.nature() == isInt && 0 <= share && share <= 100:
 		return unwanted("write " + s.written + "%")
 	case !ok || err != nil || !floatForm.MatchString(number) || math.IsInf(share, 0):
 		return unwanted("")
