@@ -84,6 +84,8 @@ func (c *client) get(cmd *cobra.Command, path string, query url.Values, into any
 		return fmt.Errorf("the gateway at %s needs its token: set SLUICE_ADMIN_TOKEN", c.name)
 	case response.StatusCode == http.StatusUnauthorized:
 		return fmt.Errorf("the gateway at %s does not accept the token in SLUICE_ADMIN_TOKEN", c.name)
+	case response.StatusCode == http.StatusBadRequest: // it is the question that is wrong
+		return &usageError{fmt.Errorf("the gateway at %s: %s", c.name, problem.Detail)}
 	default:
 		return fmt.Errorf("the gateway at %s: %s", c.name, problem.Detail)
 	}

@@ -18,7 +18,7 @@ func newExplain() *cobra.Command {
 		Use:   "explain [-c FILE] METHOD URL [-H 'K: V']... [--ip ADDR]",
 		Short: "Tell for one request which route takes it and why, of a file or of the running gateway",
 		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) != 2 {
+			if len(args) != 2 || args[0] == "" {
 				return &usageError{errors.New("'sluice explain' needs a METHOD and a URL, such as GET http://api.example.com/users/42")}
 			}
 			return nil
@@ -26,8 +26,8 @@ func newExplain() *cobra.Command {
 	}
 	file := configFlag(cmd, "configuration `FILE`; without it, ask the running gateway")
 	headers := cmd.Flags().StringArrayP("header", "H", nil, "a field of the request, as `'Name: value'`; may be repeated")
-	ip := cmd.Flags().String("ip", "", "client address, as `ADDR` (default 127.0.0.1)")
-	listener := cmd.Flags().String("listener", "", "listener that it comes to, by its `NAME` (default the first)")
+	ip := filledFlag(cmd, "ip", "", "client address, as `ADDR` (default 127.0.0.1)")
+	listener := filledFlag(cmd, "listener", "", "listener that it comes to, by its `NAME` (default the first)")
 	admin := adminFlag(cmd)
 	output := outputFlag(cmd, "text", "json")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -55,7 +55,7 @@ func newExplain() *cobra.Command {
 				return err
 			}
 			if explanation, err = compiled.Explain(request, *listener, client); err != nil {
-				return err
+				return &usageError{err}
 			}
 		}
 		if format == "json" {

@@ -129,13 +129,15 @@ because      the route's upstream; round_robin picks the endpoint
 			{[]string{"GET", "http://a:b@c/"}, 2, "the URL has no valid host"},
 			{[]string{"GET", "ftp://x/"}, 2, "the URL is neither http nor https"},
 			{[]string{"GET", "/a b"}, 2, "the URL has a space or a control character"},
+			{[]string{"", "/"}, 2, "needs a METHOD and a URL"},
+			{[]string{"G T", "/x"}, 2, `the method is none such as GET: "G T"`},
 			{[]string{"GET", ""}, 2, "url is missing"},
 			{[]string{"GET", "*"}, 2, "neither a URL"},
 			{[]string{"GET", "/", "-H", "X-A"}, 2, `a header is not of the form Name: value: "X-A"`},
 			{[]string{"GET", "/", "-H", "X A: b"}, 2, "a header is not of the form"},
 			{[]string{"GET", "/", "-H", "X-A: b\r\nX-B: c"}, 2, "a header is not of the form"},
 			{[]string{"GET", "/", "--ip", "localhost"}, 2, `ip is no address: "localhost"`},
-			{[]string{"GET", "/", "--listener", "none"}, 1, `no listener is called "none"; there are web, inner`},
+			{[]string{"GET", "/", "--listener", "none"}, 2, `no listener is called "none"; there are web, inner`},
 		} {
 			for _, got := range both(t, test.args...) {
 				if got.code != test.code || !strings.Contains(got.stderr, test.text) || got.stdout != "" {

@@ -18,7 +18,7 @@ import (
 const systemFile = "/etc/sluice/sluice.yaml"
 
 func configFlag(cmd *cobra.Command, help string) *string {
-	return cmd.Flags().StringP("config", "c", "", help)
+	return filledFlag(cmd, "config", "c", help)
 }
 
 // configFile is the file that -c names, else the first default that is there.

@@ -149,3 +149,29 @@ func outputFlag(cmd *cobra.Command, fallback string, formats ...string) func() (
 		return "", &usageError{fmt.Errorf("no output format is called %q; there are %s", *value, strings.Join(all, " and "))}
 	}
 }
+
+// filled is a flag's text, which may be left out but not be empty: a variable
+// of a script that is not set must not mean the default.
+type filled string
+
+// Set takes the text.
+func (f *filled) Set(text string) error {
+	if text == "" {
+		return errors.New("it is empty")
+	}
+	*f = filled(text)
+	return nil
+}
+
+// String is the text.
+func (f *filled) String() string { return string(*f) }
+
+// Type is what help calls it.
+func (*filled) Type() string { return "string" }
+
+// filledFlag adds a flag whose text is never empty where it is given.
+func filledFlag(cmd *cobra.Command, name, short, help string) *string {
+	value := new(filled)
+	cmd.Flags().VarP(value, name, short, help)
+	return (*string)(value)
+}

@@ -47,7 +47,8 @@ type Destination struct {
 }
 
 // Explain tells how a request that came to a listener would be served, without
-// serving it. The request's Path is raw; empty listener means the first.
+// serving it. The request's Path is raw; empty listener means the first. The
+// error is a *QuestionError: there is no such listener.
 func (c *Compiled) Explain(request *message.Request, listener string, client netip.Addr) (*Explanation, error) {
 	m, err := c.listener(listener)
 	if err != nil {
@@ -90,7 +91,7 @@ func (c *Compiled) listener(name string) (*model.Listener, error) {
 		}
 		names = append(names, m.Name)
 	}
-	return nil, fmt.Errorf("no listener is called %q; there are %s", name, strings.Join(names, ", "))
+	return nil, &QuestionError{fmt.Sprintf("no listener is called %q; there are %s", name, strings.Join(names, ", "))}
 }
 
 // Steps is a route's whole chain, outermost first.

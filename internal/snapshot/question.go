@@ -26,6 +26,9 @@ func Question(method, target string, headers []string, ip string) (*message.Requ
 	if method == "" {
 		method = "GET"
 	}
+	if !httpguts.ValidHeaderFieldName(method) { // both are tokens (RFC 9110 9.1)
+		return nil, client, &QuestionError{"the method is none such as GET: " + strconv.Quote(method)}
+	}
 	request := &message.Request{Protocol: message.HTTP11, Method: strings.ToUpper(method), Scheme: "http", Target: target, Host: "localhost"}
 	if err := setTarget(request, target); err != nil {
 		return nil, client, err

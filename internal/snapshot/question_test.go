@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -86,6 +87,16 @@ func TestQuestion(t *testing.T) {
 	}
 }
 
+func TestQuestionsWithAWrongMethod(t *testing.T) {
+	for _, method := range []string{"G T", "G{T", "GET\n", "ü"} {
+		_, _, err := snapshot.Question(method, "/", nil, "")
+		var question *snapshot.QuestionError
+		if !errors.As(err, &question) || !strings.HasPrefix(err.Error(), "the method is none such as GET") {
+			t.Errorf("%q: %v", method, err)
+		}
+	}
+}
+
 func TestExplain(t *testing.T) {
 	compiled := compile(t, `
 listeners:
@@ -147,7 +158,8 @@ routes:
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := compiled.Explain(request, "wob", client); err == nil || err.Error() != `no listener is called "wob"; there are web, strict` {
+	var question *snapshot.QuestionError
+	if _, err := compiled.Explain(request, "wob", client); !errors.As(err, &question) || err.Error() != `no listener is called "wob"; there are web, strict` {
 		t.Errorf("got %v", err)
 	}
 	if _, err := compiled.Explain(request, "", netip.Addr{}); err != nil {
