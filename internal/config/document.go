@@ -51,7 +51,7 @@ type accessLog struct {
 	Output string   `config:"output" doc:"where lines go: stdout, stderr, none or a path"`
 	Format string   `config:"format" enum:"json|common|combined" doc:"how a line is written"`
 	Sample Percent  `config:"sample" doc:"the share of exchanges that is logged"`
-	Fields []string `config:"fields" enum:"time|request_id|trace_id|client_ip|method|host|path|protocol|status|error|bytes_in|bytes_out|duration_ms|upstream_ms|gateway_ms|route|upstream|endpoint|version|attempts|user_agent|consumer" doc:"the fields of a JSON line" default:"all"`
+	Fields []string `config:"fields" enum:"time|request_id|trace_id|client_ip|method|host|path|protocol|status|error|bytes_in|bytes_out|duration_ms|upstream_ms|gateway_ms|route|upstream|endpoint|version|attempts|user_agent|consumer" doc:"the fields of a JSON line, which has them in this order, however they are written here" default:"all"`
 	Skip   []string `config:"skip" doc:"paths that are not logged"`
 }
 
