@@ -27,7 +27,7 @@ func newExplain() *cobra.Command {
 	file := configFlag(cmd, "configuration `FILE`; without it, ask the running gateway")
 	headers := cmd.Flags().StringArrayP("header", "H", nil, "a field of the request, as `'Name: value'`; may be repeated")
 	ip := filledFlag(cmd, "ip", "", "client address, as `ADDR` (default 127.0.0.1)")
-	listener := filledFlag(cmd, "listener", "", "listener that it comes to, by its `NAME` (default the first)")
+	listener := filledFlag(cmd, "listener", "", "listener that it comes to, by its `NAME` (default the one with the port of URL, else the first)")
 	admin := adminFlag(cmd)
 	output := outputFlag(cmd, "text", "json")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -42,7 +42,7 @@ func (a *API) endpoints() []endpoint {
 		{"/_gateway/explain", "what would happen to one request, and why", []parameter{
 			{"method", "query", "GET without", false}, {"url", "query", "an absolute URL, or a path", true},
 			{"header", "query", "a field as Name: value; may be repeated", false},
-			{"ip", "query", "the client's address; 127.0.0.1 without", false}, {"listener", "query", "a listener's name; the first without", false},
+			{"ip", "query", "the client's address; 127.0.0.1 without", false}, {"listener", "query", "a listener's name; without, the one with the URL's port, else the first", false},
 		}, http.HandlerFunc(a.explain)},
 		{"/_gateway/problems", "the problems of the documents as last read", nil, a.read(func(*snapshot.Snapshot) any { return a.problems() })},
 		{"/_gateway/config", "the serving revision and its documents; its number is the ETag", nil, http.HandlerFunc(a.config)},

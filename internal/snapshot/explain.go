@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -50,7 +51,7 @@ type Destination struct {
 // serving it. The request's Path is raw; empty listener means the first. The
 // error is a *QuestionError: there is no such listener.
 func (c *Compiled) Explain(request *message.Request, listener string, client netip.Addr) (*Explanation, error) {
-	m, err := c.listener(listener)
+	m, err := c.listener(listener, request.Host)
 	if err != nil {
 		return nil, err
 	}
@@ -83,13 +84,20 @@ func refusal(err error) string {
 	return text
 }
 
-func (c *Compiled) listener(name string) (*model.Listener, error) {
+// listener is the one with a name, or, without a name, the one to which a
+// request for this host would come: by its port, else the first.
+func (c *Compiled) listener(name, host string) (*model.Listener, error) {
+	listeners := c.Gateway.Listeners
+	_, port, _ := net.SplitHostPort(host) // without a port none fits
 	var names []string
-	for _, m := range c.Gateway.Listeners {
-		if m.Name == name || name == "" {
+	for _, m := range listeners {
+		if name != "" && m.Name == name || name == "" && port != "" && strings.HasSuffix(m.Address, ":"+port) {
 			return m, nil
 		}
 		names = append(names, m.Name)
+	}
+	if name == "" {
+		return listeners[0], nil
 	}
 	return nil, &QuestionError{fmt.Sprintf("no listener is called %q; there are %s", name, strings.Join(names, ", "))}
 }

@@ -166,3 +166,22 @@ routes:
 		t.Errorf("without an address: %v", err)
 	}
 }
+
+// TestExplainPort: without a listener's name the port of the URL tells.
+func TestExplainPort(t *testing.T) {
+	compiled := compile(t, `
+listeners: {web: {address: "127.0.0.1:8080"}, inner: {address: "127.0.0.1:9090"}}
+routes:
+  - {id: web, listeners: [web], match: {path: /}, respond: {}}
+  - {id: inner, listeners: [inner], match: {path: /}, respond: {}}
+`)
+	for target, want := range map[string]string{"http://x:8080/": "web", "http://x:9090/": "inner", "http://x/": "web", "http://x:80/": "web", "/": "web"} {
+		request, client, err := snapshot.Question("GET", target, nil, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if explanation, err := compiled.Explain(request, "", client); err != nil || explanation.Route != want {
+			t.Errorf("%s: %+v, %v; want %s", target, explanation, err, want)
+		}
+	}
+}
