@@ -1,0 +1,3 @@
+package netloop
+
+func drivers() []kind { return []kind{goroutines} }

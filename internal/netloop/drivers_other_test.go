@@ -1,0 +1,5 @@
+//go:build unix && !linux
+
+package netloop
+
+func drivers() []kind { return []kind{goroutines} }

@@ -1,0 +1,131 @@
+//go:build unix
+
+package netloop
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// goAcceptor takes the connections of one listening socket.
+type goAcceptor struct {
+	owner     *Goroutines
+	listening net.Listener
+	handler   Handler
+	options   ListenOptions
+	closing   chan struct{}
+	done      chan struct{}
+	close     func() error
+}
+
+// Listen lets handler serve the connections of a listening socket.
+func (s *Goroutines) Listen(listening net.Listener, handler Handler, options ListenOptions) (io.Closer, error) {
+	descriptor, err := duplicate(listening)
+	if err != nil {
+		return nil, err
+	}
+	file := os.NewFile(uintptr(descriptor), "listening")
+	own, err := net.FileListener(file) // duplicates it again
+	if err = errors.Join(err, file.Close()); err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", listening.Addr(), err)
+	}
+	if unixSocket, ok := own.(*net.UnixListener); ok {
+		unixSocket.SetUnlinkOnClose(false) // the path is the caller's
+	}
+	a := &goAcceptor{
+		owner: s, listening: own, handler: handler, options: options,
+		closing: make(chan struct{}), done: make(chan struct{}),
+	}
+	a.close = sync.OnceValue(func() error {
+		close(a.closing)
+		err := a.listening.Close()
+		<-a.done
+		return err
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stopped {
+		return nil, errors.Join(ErrStopped, own.Close())
+	}
+	s.acceptors[a] = struct{}{}
+	go a.run()
+	return a, nil
+}
+
+// Close ends the accepting.
+func (a *goAcceptor) Close() error {
+	err := a.close()
+	a.owner.mu.Lock()
+	defer a.owner.mu.Unlock()
+	delete(a.owner.acceptors, a)
+	return err
+}
+
+func (a *goAcceptor) run() {
+	defer close(a.done)
+	for {
+		conn, err := a.listening.Accept()
+		if err == nil {
+			a.take(conn)
+			continue
+		}
+		select {
+		case <-a.closing:
+			return
+		default:
+		}
+		a.exhausted(err)
+		select {
+		case <-a.closing:
+			return
+		case <-time.After(backOff):
+		}
+	}
+}
+
+func (a *goAcceptor) exhausted(err error) {
+	raw, rawErr := a.listening.(syscall.Conn).SyscallConn()
+	if rawErr != nil {
+		return // it is being closed
+	}
+	_ = raw.Control(func(descriptor uintptr) {
+		a.owner.reserve.exhausted(err, int(descriptor), &a.options, a.owner.log)
+	})
+}
+
+// take serves a connection, unless it is not accepted.
+func (a *goAcceptor) take(conn net.Conn) {
+	c, err := a.owner.adopt(conn)
+	if err != nil {
+		a.owner.log.Error("a connection was not taken", "error", err)
+		return
+	}
+	if a.options.Accepted != nil && !a.options.Accepted(c) {
+		_ = c.Close()
+		return
+	}
+	c.ended = a.options.Ended
+	a.owner.Go(func() {
+		defer func() { _ = c.Close() }()
+		rest, until := true, time.Time{}
+		if a.options.FirstRest > 0 {
+			until = time.Now().Add(a.options.FirstRest)
+		}
+		for rest {
+			c.WatchHangup(nil, false)
+			c.SetWriteDeadline(time.Time{})
+			c.SetReadDeadline(until)
+			if c.Readable() != nil {
+				return
+			}
+			c.SetReadDeadline(time.Time{})
+			rest, until = a.handler(c)
+		}
+	})
+}

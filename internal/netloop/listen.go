@@ -1,0 +1,92 @@
+//go:build unix
+
+package netloop
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+var errNoSocket = errors.New("it has no descriptor")
+
+// duplicate returns a descriptor of its own for the socket of a listener: the
+// caller of Listen may close its listener whenever it likes.
+func duplicate(socket net.Listener) (descriptor int, err error) {
+	system, ok := socket.(syscall.Conn)
+	if !ok {
+		return -1, fmt.Errorf("listen on %s: %w", socket.Addr(), errNoSocket)
+	}
+	raw, err := system.SyscallConn()
+	if err != nil {
+		return -1, fmt.Errorf("listen on %s: %w", socket.Addr(), err)
+	}
+	var failure error
+	err = raw.Control(func(original uintptr) {
+		descriptor, failure = unix.FcntlInt(original, unix.F_DUPFD_CLOEXEC, 0)
+	})
+	if err = errors.Join(err, os.NewSyscallError("fcntl", failure)); err != nil {
+		return -1, fmt.Errorf("listen on %s: %w", socket.Addr(), err)
+	}
+	return descriptor, nil
+}
+
+// reserve is a descriptor that is given up when there is no other, so that a
+// client can be told instead of waiting.
+type reserve struct {
+	mu   sync.Mutex
+	file *os.File
+}
+
+func (r *reserve) fill() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.file, _ = os.Open(os.DevNull) // without it clients wait
+}
+
+func (r *reserve) empty() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.file != nil {
+		_ = r.file.Close()
+		r.file = nil
+	}
+}
+
+// refuse takes one connection of a listening socket, which does not block,
+// tells it what there is to tell, and closes it.
+func (r *reserve) refuse(listening int, answer []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.file == nil {
+		return
+	}
+	_ = r.file.Close()
+	if descriptor, _, err := unix.Accept(listening); err == nil {
+		if unix.SetNonblock(descriptor, true) == nil {
+			_, _ = unix.Write(descriptor, answer) // if it fits
+			_ = unix.Shutdown(descriptor, unix.SHUT_WR)
+			// Closing with bytes unread would break the connection, and the
+			// client might never see the answer.
+			var unread [4096]byte
+			_, _ = unix.Read(descriptor, unread[:])
+		}
+		_ = unix.Close(descriptor)
+	}
+	r.file, _ = os.Open(os.DevNull)
+}
+
+// exhausted tells whether accepting failed for want of descriptors, and refuses
+// a connection then.
+func (r *reserve) exhausted(err error, listening int, options *ListenOptions, log *slog.Logger) {
+	log.Warn("connections cannot be taken", "error", err)
+	if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
+		r.refuse(listening, options.Exhausted)
+	}
+}
