@@ -211,3 +211,76 @@ func TestLargeBodiesBothWays(t *testing.T) {
 		t.Errorf("%d bytes came back otherwise", len(body))
 	}
 }
+
+// Fields that Connection names must be known, whatever else it says.
+func TestConnectionOptionsOfResponses(t *testing.T) {
+	for name, test := range map[string]struct{ head, want string }{
+		"with close":              {"HTTP/1.1 200 OK\r\nConnection: close, X-Hop\r\nX-Hop: 1\r\n", "close, X-Hop"},
+		"on several lines":        {"HTTP/1.1 200 OK\r\nconnection: X-Hop\r\nX-Hop: 1\r\nCONNECTION: close\r\n", "X-Hop|close"},
+		"without close":           {"HTTP/1.1 200 OK\r\nConnection: X-Hop\r\nX-Hop: 1\r\n", "X-Hop"},
+		"of an HTTP/1.0 response": {"HTTP/1.0 200 OK\r\nConnection: close, X-Hop\r\n", "close, X-Hop"},
+		"none in HTTP/1.0":        {"HTTP/1.0 200 OK\r\n", ""},
+		"after a 103":             {"HTTP/1.1 103 Early Hints\r\nConnection: X-Early\r\n\r\nHTTP/1.1 200 OK\r\nConnection: close, X-Hop\r\n", "close, X-Hop"},
+		"with bare line ends":     {"HTTP/1.1 200 OK\nConnection: close, X-Hop\n", "close, X-Hop"},
+	} {
+		endpoint := scripted(t, func(p *peer) {
+			for n := 0; p.head() != ""; n++ {
+				if n == 0 { // the head before is not this one's
+					p.say(strings.Replace(ok, "\r\n", "\r\nConnection: X-Before\r\n", 1))
+					continue
+				}
+				p.say(test.head + "Content-Length: 2\r\n\r\nok")
+				return
+			}
+		})
+		transport := open(t, endpoint, setup{})
+		ask(t, transport, get("/"))
+		response, _ := ask(t, transport, get("/"))
+		var got []string
+		for value := range response.Fields.Values("Connection") {
+			got = append(got, value)
+		}
+		if text := strings.Join(got, "|"); text != test.want {
+			t.Errorf("%s: got %q, want %q", name, text, test.want)
+		}
+	}
+}
+
+// Content that must not be there is never the answer to another request.
+func TestContentOfEmptyResponsesIsNoAnswer(t *testing.T) {
+	const evil = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil"
+	for name, test := range map[string]struct{ method, text string }{
+		"HEAD":           {"HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 42\r\n\r\n"},
+		"204":            {"GET", "HTTP/1.1 204 No Content\r\n\r\n"},
+		"204 of length":  {"GET", "HTTP/1.1 204 No Content\r\nContent-Length: 42\r\n\r\n"},
+		"204 in chunks":  {"GET", "HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n"},
+		"304":            {"GET", "HTTP/1.1 304 Not Modified\r\n\r\n"},
+		"a length of 0":  {"GET", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"},
+		"behind a 103":   {"HEAD", "HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\n\r\n"},
+		"bare line ends": {"HEAD", "HTTP/1.1 200 OK\n\n"},
+		"behind content": {"GET", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"},
+	} {
+		endpoint := scripted(t, func(p *peer) {
+			for head := p.head(); head != ""; head = p.head() {
+				if strings.Contains(head, "/empty") {
+					p.say(test.text + evil)
+				} else {
+					p.say(ok)
+				}
+			}
+		})
+		transport := open(t, endpoint, setup{})
+		for range 50 {
+			empty := get("/empty")
+			empty.Method = test.method
+			ask(t, transport, empty)
+			request := post(strings.NewReader("x"), 1)
+			if name == "behind content" { // then one without content alone is sure to be sent again
+				request = get("/")
+			}
+			if _, body := ask(t, transport, request); body != "ok" {
+				t.Fatalf("%s: the next request's answer is %q", name, body)
+			}
+		}
+	}
+}

@@ -34,6 +34,7 @@ type standard struct {
 	observer Observer
 	dial     dialer
 	client   *http.Transport
+	fresh    *http.Transport // makes a connection for every request
 	gate     gate
 	released atomic.Bool
 }
@@ -57,6 +58,8 @@ func newStandard(upstream string, endpoint model.Endpoint, pool model.Pool, time
 		WriteBufferSize:        16 << 10,
 		ReadBufferSize:         16 << 10,
 	}
+	s.fresh = s.client.Clone()
+	s.fresh.MaxIdleConnsPerHost = -1
 	return s
 }
 
@@ -94,11 +97,19 @@ func (s *standard) connect(ctx context.Context, _, _ string) (net.Conn, error) {
 
 // attempt is one use of the transport, until its response has ended.
 type attempt struct {
-	transport  *standard
-	ctx        context.Context
-	body       *upload // nil: none
-	slashes    bool    // the target begins with two slashes
-	connection *connection
+	transport *standard
+	ctx       context.Context
+	body      *upload // nil: none
+	slashes   bool    // the target begins with two slashes
+	written   bool    // some of the request may have gone out before this sending
+
+	// What follows is of one sending; an attempt has two at most.
+	cancel     context.CancelCauseFunc
+	sending    *sending    // of the body
+	connection *connection // nil: none so far
+	turn       *turn       // on it
+	reused     bool        // it has served before
+	torn       bool        // what sends the body may still be at it
 
 	informing sync.Mutex
 	inform    func(status int, fields message.Fields) // nil once the head is there
@@ -107,13 +118,15 @@ type attempt struct {
 	ending sync.Once
 }
 
-// RoundTrip does what pipeline.Transport asks for.
+// RoundTrip does what pipeline.Transport asks for. A request that went to a
+// reused connection which turned out to be dead is sent again on a new one,
+// once, where that is safe (RFC 9110 9.2.2).
 func (s *standard) RoundTrip(ctx context.Context, request *message.Request, inform func(status int, fields message.Fields)) (*message.Response, error) {
 	a := &attempt{transport: s, ctx: ctx, inform: inform}
 	if request.Body != nil {
 		a.body = newUpload(ctx, request)
 	}
-	outgoing, err := a.request(ctx, request)
+	err := sendable(request)
 	if err == nil {
 		err = s.gate.enter(ctx)
 	}
@@ -121,7 +134,57 @@ func (s *standard) RoundTrip(ctx context.Context, request *message.Request, info
 		_ = a.body.Close() // the error at hand is the one to tell
 		return nil, err
 	}
-	return a.answered(s.client.RoundTrip(outgoing)) //nolint:bodyclose // the message's body closes it
+	response, err := a.send(ctx, s.client, request) //nolint:bodyclose // the message's body closes it
+	if a.mayReplay(request, err) {
+		if s.gate.max > 0 {
+			s.client.CloseIdleConnections() // else there could be one too many
+		}
+		response, err = a.send(ctx, s.fresh, request) //nolint:bodyclose // the message's body closes it
+	}
+	return a.answered(response, err)
+}
+
+// send sends the request once.
+func (a *attempt) send(ctx context.Context, client *http.Transport, request *message.Request) (*http.Response, error) {
+	a.connection, a.turn, a.reused = nil, nil, false
+	ctx, a.cancel = context.WithCancelCause(ctx)
+	response, err := client.RoundTrip(a.request(ctx, request))
+	if err == nil && !a.turn.answered() {
+		// It was left from the answer before, and is none to this request.
+		_ = a.connection.spoil()
+		_ = response.Body.Close() // it is of no use to anyone
+		a.torn = a.body != nil
+		response, err = nil, errDead
+	}
+	if err != nil {
+		a.cancel(err)
+	}
+	return response, err
+}
+
+// mayReplay tells whether a request that failed may be sent again: its
+// connection had served before and died without a byte of an answer, and what
+// was sent of the body is at hand. If nothing at all went out the method does
+// not matter.
+func (a *attempt) mayReplay(request *message.Request, err error) bool {
+	if err == nil || a.ctx.Err() != nil || a.turn == nil || !a.reused || a.torn || errors.Is(err, context.DeadlineExceeded) {
+		return false
+	}
+	dead, written := a.turn.fate()
+	if !dead && !errors.Is(err, errDead) && err.Error() != serverClosedIdle {
+		return false
+	}
+	a.written = a.written || written
+	return a.body.repeatable() && (!written || idempotent(request))
+}
+
+// idempotent tells whether an endpoint may see a request twice.
+func idempotent(request *message.Request) bool {
+	switch request.Method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodPut, http.MethodDelete:
+		return true
+	}
+	return request.Fields.Has(message.IdempotencyKey)
 }
 
 // answered makes a message, or an error that says whose fault it is, of what
@@ -135,6 +198,7 @@ func (a *attempt) answered(response *http.Response, err error) (*message.Respons
 		a.end()
 		return nil, err
 	}
+	defer a.turn.judge()
 	return a.response(response)
 }
 
@@ -143,6 +207,7 @@ func (a *attempt) answered(response *http.Response, err error) (*message.Respons
 func (a *attempt) end() {
 	a.ending.Do(func() {
 		_ = a.body.Close() // nobody waits for the rest of the request
+		a.cancel(nil)
 		a.transport.gate.leave()
 		if a.transport.released.Load() {
 			a.transport.client.CloseIdleConnections()
@@ -156,27 +221,34 @@ func (a *attempt) trace() *httptrace.ClientTrace {
 		GotConn:        a.gotConnection,
 		Got1xxResponse: func(status int, header textHeader) error { return a.informational(status, http.Header(header)) },
 	}
-	if a.body != nil {
-		trace.Wait100Continue = func() { a.body.awaiting = time.Now() }
-		trace.Got100Continue = func() { a.body.continued.Store(true) }
+	if body := a.sending; body != nil {
+		trace.Wait100Continue = func() { body.awaiting = time.Now() }
+		trace.Got100Continue = func() { body.continued.Store(true) }
 	}
 	return trace
 }
 
-// gotConnection is called before anything is sent, again if net/http replays
-// the request on another connection.
+// gotConnection is called before anything is sent.
 func (a *attempt) gotConnection(info httptrace.GotConnInfo) {
 	c, ok := info.Conn.(*connection)
 	if !ok {
 		panic("BUG: a connection that was not made here")
 	}
-	a.connection = c
-	a.connection.originOf = a.slashes
-	if a.body != nil {
-		a.body.connection = a.connection
+	a.connection, a.reused = c, info.Reused
+	var died func()
+	if info.Reused {
+		// The end of its context keeps net/http from replays of its own, which
+		// may be many, on connections that may be dead as well.
+		cancel := a.cancel
+		died = func() { cancel(errDead) }
+		if observe := a.transport.observer.Reused; observe != nil {
+			observe(a.transport.upstream, a.transport.endpoint.URL)
+		}
 	}
-	if observe := a.transport.observer.Reused; info.Reused && observe != nil {
-		observe(a.transport.upstream, a.transport.endpoint.URL)
+	a.turn = c.begin(died)
+	c.originOf = a.slashes
+	if a.sending != nil {
+		a.sending.begin(c, a.turn, info.Reused)
 	}
 }
 
@@ -211,7 +283,7 @@ func (a *attempt) failure(err error) error {
 	switch {
 	case errors.As(err, &connect):
 		failure := pipeline.NewError(pipeline.UpstreamConnect, connect.cause)
-		failure.Unsent = true
+		failure.Unsent = !a.written
 		return failure
 	case errors.Is(err, errStopped):
 		// The connection ended under a body that the client had yet to send.
@@ -219,7 +291,7 @@ func (a *attempt) failure(err error) error {
 	case errors.Is(err, context.DeadlineExceeded): // of the response's head alone: others are ctx's
 		return pipeline.NewError(pipeline.UpstreamTimeout, err)
 	}
-	if lost(err) || err.Error() == serverClosedIdle || a.connection != nil && a.connection.broken.Load() {
+	if lost(err) || errors.Is(err, errDead) || err.Error() == serverClosedIdle || a.connection != nil && a.connection.reset() {
 		return pipeline.NewError(pipeline.UpstreamReset, err)
 	}
 	return pipeline.NewError(pipeline.UpstreamProtocol, err)

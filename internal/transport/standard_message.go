@@ -18,12 +18,9 @@ import (
 
 type textHeader = textproto.MIMEHeader
 
-// request turns a message into what net/http sends, byte for byte where it can.
-// What would not be a request on the wire is refused.
-func (a *attempt) request(ctx context.Context, in *message.Request) (*http.Request, error) {
-	if err := sendable(in); err != nil {
-		return nil, err
-	}
+// request turns a message, which is sendable, into what net/http sends, byte
+// for byte where it can.
+func (a *attempt) request(ctx context.Context, in *message.Request) *http.Request {
 	out := &http.Request{
 		Method: in.Method,
 		URL:    a.url(in),
@@ -34,7 +31,7 @@ func (a *attempt) request(ctx context.Context, in *message.Request) (*http.Reque
 	if a.body != nil {
 		a.sendBody(in, out)
 	}
-	return out.WithContext(httptrace.WithClientTrace(ctx, a.trace())), nil
+	return out.WithContext(httptrace.WithClientTrace(ctx, a.trace()))
 }
 
 // url puts the target where net/http takes it as it is. One that begins with
@@ -52,22 +49,20 @@ func (a *attempt) url(in *message.Request) *url.URL {
 }
 
 func (a *attempt) sendBody(in *message.Request, out *http.Request) {
-	switch {
-	case in.Length == 0:
+	if in.Length == 0 {
 		_ = a.body.Close() // nothing will be read of it
 		a.body = nil
 		return
-	case in.Length > 0:
-		out.ContentLength = in.Length
-	default:
-		out.ContentLength = -1
+	}
+	a.sending = newSending(a.body)
+	out.Body, out.ContentLength = a.sending, in.Length
+	if in.Length < 0 {
 		out.TransferEncoding = []string{"chunked"}
 		if in.Trailer != nil {
 			out.Trailer = declaredTrailer(in.Fields)
-			a.body.atEnd = func() { fillTrailer(out.Trailer, in.Trailer()) }
+			a.sending.atEnd = func() { fillTrailer(out.Trailer, in.Trailer()) }
 		}
 	}
-	out.Body = a.body
 }
 
 // declaredTrailer is what the Trailer field announces, without values.

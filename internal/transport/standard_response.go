@@ -18,6 +18,9 @@ import (
 // response turns what net/http received into a message, and repairs its framing
 // where RFC 9110 says how. The attempt ends with it, or with an error.
 func (a *attempt) response(in *http.Response) (*message.Response, error) {
+	if in.Close && in.Header["Connection"] == nil {
+		in.Header["Connection"] = a.turn.options()
+	}
 	out := &message.Response{Status: in.StatusCode, Fields: fieldsOf(in.Header), Length: message.Unknown}
 	switch {
 	case slices.ContainsFunc(out.Fields, invalid):
@@ -30,17 +33,17 @@ func (a *attempt) response(in *http.Response) (*message.Response, error) {
 		if in.Header.Get("Content-Length") > "0" || len(in.TransferEncoding) > 0 {
 			// It has no content whatever it says (RFC 9110 8.6, 15.3.5), and
 			// what may follow is no next response.
-			_ = a.connection.Close()
+			_ = a.connection.spoil() // nothing is to come
 		}
-		a.end()
+		a.empty()
 		return out, nil
 	case in.StatusCode == http.StatusNotModified, in.Request.Method == http.MethodHead:
 		out.Length = toldLength(in.Header)
-		a.end()
+		a.empty()
 		return out, nil
 	case in.ContentLength == 0:
 		out.Body, out.Length = http.NoBody, 0
-		a.end()
+		a.empty()
 		return out, nil
 	}
 	out.Length = in.ContentLength
@@ -50,6 +53,15 @@ func (a *attempt) response(in *http.Response) (*message.Response, error) {
 		out.Trailer = func() message.Fields { return trailerOf(in.Trailer) }
 	}
 	return out, nil
+}
+
+// empty ends the attempt with a response without content. Content that came
+// nevertheless would be taken for the next response.
+func (a *attempt) empty() {
+	if a.turn.more() {
+		_ = a.connection.spoil() // nothing is to come
+	}
+	a.end()
 }
 
 // toldLength is the Content-Length of a response that has no content by itself.

@@ -17,34 +17,34 @@ const uploadBuffer = 32 << 10
 // errStopped is what whoever sends the body gets once the attempt is over.
 var errStopped = errors.New("the attempt is over")
 
+// maxReplay is how much of a body may be sent again, in bytes.
+const maxReplay = 64 << 10
+
 // upload is the body of a request on its way out. The client's side may block
 // for long; the sending side must not, since an attempt that ends waits for it.
 // So a goroutine reads, when asked and never ahead, and the sender leaves it
 // behind when the attempt ends.
 //
-// Read is for the sender; Close may come from anyone.
+// What is not of the goroutine or under mu belongs to whoever sends; Close may
+// come from anyone.
 type upload struct {
 	ctx    context.Context
 	source io.ReadCloser
-	left   int64  // bytes to come, or Unknown
-	atEnd  func() // called before Read returns io.EOF
+	left   int64 // bytes to come, or Unknown
+	end    error // of what the client sends
 
 	asked   bool   // the client was asked for some of it
-	pending []byte // read and not yet taken
-	end     error
+	waiting bool   // a block is asked for and has not been taken
+	sent    bool   // some of it was given to a sender and not kept
+	kept    []byte // all that was read, while it is not much
 	want    chan struct{}
 	got     chan block
 	stopped chan struct{} // closed by Close
-
-	connection *connection // set before anything is sent on it
 
 	mu      sync.Mutex
 	started bool  // the goroutine that reads runs, and closes source
 	closed  bool  // Close was called
 	client  error // the client's failure, told instead of what followed from it
-
-	awaiting  time.Time // since when a 100 (Continue) is waited for
-	continued atomic.Bool
 }
 
 type block struct {
@@ -54,57 +54,136 @@ type block struct {
 
 func newUpload(ctx context.Context, request *message.Request) *upload {
 	return &upload{
-		ctx: ctx, source: request.Body, left: request.Length, atEnd: func() {},
+		ctx: ctx, source: request.Body, left: request.Length,
 		want: make(chan struct{}), got: make(chan block, 1), stopped: make(chan struct{}),
 	}
 }
 
-// Read returns the next bytes, or errStopped once the attempt is over.
-func (u *upload) Read(p []byte) (int, error) {
-	if len(u.pending) == 0 && u.end == nil {
-		u.next()
-	}
-	if len(u.pending) > 0 {
-		n := copy(p, u.pending)
-		u.pending = u.pending[n:]
-		return n, nil
-	}
-	return 0, u.end
+// repeatable tells whether the body can be sent again, from its beginning. nil
+// is fine.
+func (u *upload) repeatable() bool { return u == nil || !u.sent && u.failure() == nil }
+
+// sending is a body as one connection gets it. Read is for the sender; it gives
+// errStopped once the sending or the attempt is over.
+type sending struct {
+	*upload
+	atEnd      func() // called before Read returns io.EOF
+	connection *connection
+	turn       *turn
+	keep       bool // another sending may follow
+	taken      int  // of what is kept
+	pending    []byte
+	over       error
+	closing    sync.Once
+	ended      chan struct{} // closed by Close
+
+	awaiting  time.Time // since when a 100 (Continue) is waited for
+	continued atomic.Bool
 }
 
-// next gets the next block, or sets the end.
-func (u *upload) next() {
-	if u.left == 0 {
-		u.end = io.EOF
-		return
+func newSending(u *upload) *sending {
+	return &sending{upload: u, atEnd: func() {}, ended: make(chan struct{})}
+}
+
+// begin says where the body goes, before anything is sent.
+func (s *sending) begin(c *connection, t *turn, reused bool) {
+	s.connection, s.turn, s.keep = c, t, reused
+}
+
+// Read returns the next bytes.
+func (s *sending) Read(p []byte) (int, error) {
+	if len(s.pending) == 0 && s.over == nil {
+		s.next()
 	}
-	if u.answeredFirst() {
+	if len(s.pending) > 0 {
+		n := copy(p, s.pending)
+		s.pending = s.pending[n:]
+		return n, nil
+	}
+	return 0, s.over
+}
+
+// Close ends the sending. The body ends with it, unless it may be sent again.
+func (s *sending) Close() error {
+	s.closing.Do(func() { close(s.ended) })
+	if s.keep && !s.turn.answered() {
+		return nil // the end of the attempt closes it
+	}
+	return s.upload.Close()
+}
+
+// next gets the next bytes, or sets the end.
+func (s *sending) next() {
+	if s.answeredFirst() {
 		select {
-		case <-u.stopped:
-		case <-u.ctx.Done():
-		case <-u.connection.closed:
+		case <-s.ended:
+		case <-s.stopped:
+		case <-s.ctx.Done():
+		case <-s.connection.closed:
 		}
-		u.end = errStopped
+		s.over = errStopped
 		return
 	}
-	if !u.start() {
-		u.end = errStopped
+	if s.taken < len(s.kept) {
+		s.pending = s.kept[s.taken:]
+		s.taken = len(s.kept)
 		return
 	}
-	select {
-	case u.want <- struct{}{}:
-	case <-u.stopped:
+	if s.end == nil && s.left == 0 {
+		s.end = io.EOF
+	}
+	if s.end == nil && !s.read() {
+		s.over = errStopped
+		return
+	}
+	if s.over = s.end; errors.Is(s.over, io.EOF) {
+		s.atEnd()
+	}
+}
+
+// read waits for a block of the client's; false says that nobody wants it any
+// more.
+func (s *sending) read() bool {
+	if !s.start() {
+		return false
+	}
+	if !s.waiting {
+		select {
+		case s.want <- struct{}{}:
+			s.waiting = true
+		case <-s.stopped:
+			return false
+		}
 	}
 	select {
-	case b := <-u.got:
-		u.take(b)
-	case <-u.stopped:
-		u.end = errStopped
-	case <-u.ctx.Done():
-		u.end = errStopped
-	case <-u.connection.closed:
-		u.end = errStopped
+	case b := <-s.got:
+		s.waiting = false
+		s.pending = s.take(b)
+		s.note()
+		return true
+	case <-s.ended:
+	case <-s.stopped:
+	case <-s.ctx.Done():
+	case <-s.connection.closed:
 	}
+	return false
+}
+
+// note keeps what was read, or notes that it is gone once it is sent.
+func (s *sending) note() {
+	if !s.keep || s.sent || len(s.kept)+len(s.pending) > maxReplay {
+		s.sent, s.kept = s.sent || len(s.pending) > 0, nil
+		s.taken = 0
+		return
+	}
+	s.kept = append(s.kept, s.pending...)
+	s.taken = len(s.kept)
+}
+
+// answeredFirst tells whether the endpoint answered instead of asking for the
+// body. Then the body is not asked of the client either (RFC 9110 10.1.1).
+func (s *sending) answeredFirst() bool {
+	return !s.asked && !s.awaiting.IsZero() && !s.continued.Load() && time.Since(s.awaiting) < continueTimeout
 }
 
 // start sees to it that the goroutine runs, unless the body is closed.
@@ -122,27 +201,21 @@ func (u *upload) start() bool {
 	return true
 }
 
-// answeredFirst tells whether the endpoint answered instead of asking for the
-// body. Then the body is not asked of the client either (RFC 9110 10.1.1).
-func (u *upload) answeredFirst() bool {
-	return !u.asked && !u.awaiting.IsZero() && !u.continued.Load() && time.Since(u.awaiting) < continueTimeout
-}
-
-func (u *upload) take(b block) {
+// take returns a block's bytes and notes the end that may be behind them.
+func (u *upload) take(b block) []byte {
 	if u.left != message.Unknown {
 		b.data = b.data[:min(int64(len(b.data)), u.left)]
 		u.left -= int64(len(b.data))
 	}
-	u.pending = b.data
 	switch {
 	case errors.Is(b.err, io.EOF) && u.left <= 0:
-		u.atEnd()
 		u.end = io.EOF
 	case errors.Is(b.err, io.EOF):
 		u.fail(io.ErrUnexpectedEOF)
 	case b.err != nil:
 		u.fail(b.err)
 	}
+	return b.data
 }
 
 func (u *upload) fail(err error) {
