@@ -17,7 +17,9 @@ type upload struct {
 }
 
 func (u *upload) Read(p []byte) (int, error) {
+	u.watch.ask()
 	n, err := u.source.Read(p)
+	u.watch.asking.Store(false)
 	if n > 0 {
 		u.watch.touch()
 		if u.left != message.Unknown {

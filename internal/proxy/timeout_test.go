@@ -2,6 +2,7 @@ package proxy_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -123,6 +124,7 @@ func TestTimeouts(t *testing.T) {
 		after     time.Duration // when it is over
 		early     bool          // it ends before the head
 		cause     string        // of the time-out; "" for none
+		client    bool          // it is the client's fault
 	}{
 		"response, no body":            {limits: model.RouteTimeouts{Response: 5 * s}, transport: fake{head: 6 * s}, after: 5 * s, early: true, cause: "timeout of 5s"},
 		"response, in time":            {limits: model.RouteTimeouts{Response: 5 * s}, transport: fake{head: 4 * s, pauses: seconds(9)}, after: 13 * s},
@@ -133,7 +135,8 @@ func TestTimeouts(t *testing.T) {
 		"response, despite 103":        {limits: model.RouteTimeouts{Response: 5 * s}, transport: fake{head: 9 * s, inform: 1 * s}, after: 5 * s, early: true, cause: "timeout of 5s"},
 		"idle before the head":         {limits: model.RouteTimeouts{Idle: 5 * s}, transport: fake{head: 6 * s}, after: 5 * s, early: true, cause: "idle_timeout of 5s"},
 		"idle, kept off by 103":        {limits: model.RouteTimeouts{Idle: 5 * s}, transport: fake{head: 16 * s, inform: 4 * s, pauses: seconds(1)}, after: 17 * s},
-		"idle in the request":          {limits: model.RouteTimeouts{Idle: 5 * s}, body: seconds(4, 4, 6), length: message.Unknown, transport: fake{}, after: 13 * s, early: true, cause: "idle_timeout of 5s"},
+		"idle in the request":          {limits: model.RouteTimeouts{Idle: 5 * s}, body: seconds(4, 4, 6), length: message.Unknown, transport: fake{}, after: 13 * s, early: true, cause: "idle_timeout of 5s in the body of the request", client: true},
+		"idle in request and response": {limits: model.RouteTimeouts{Idle: 5 * s}, body: seconds(100), length: message.Unknown, transport: fake{head: -1, pauses: seconds(6)}, after: 5 * s, cause: "idle_timeout of 5s"},
 		"idle, kept off by a request":  {limits: model.RouteTimeouts{Idle: 5 * s}, body: seconds(4, 4, 4, 4), length: message.Unknown, transport: fake{head: 4 * s, pauses: seconds(4)}, after: 24 * s},
 		"idle in the response":         {limits: model.RouteTimeouts{Idle: 5 * s}, transport: fake{pauses: seconds(4, 4, 6)}, after: 13 * s, cause: "idle_timeout of 5s"},
 		"idle, kept off by a response": {limits: model.RouteTimeouts{Idle: 5 * s}, transport: fake{pauses: seconds(4, 4, 4, 4)}, after: 16 * s},
@@ -175,8 +178,15 @@ func TestTimeouts(t *testing.T) {
 						t.Errorf("got %v", err)
 					}
 				} else {
-					failures = 1
-					wantError(t, err, pipeline.UpstreamTimeout, 504)
+					if test.client {
+						wantError(t, err, pipeline.RequestTimeout, 408)
+					} else {
+						failures = 1
+						wantError(t, err, pipeline.UpstreamTimeout, 504)
+					}
+					if e := pipeline.AsError(err); e.Close != test.client {
+						t.Errorf("the connection closes: %v", e.Close)
+					}
 					if !strings.HasSuffix(err.Error(), test.cause) {
 						t.Errorf("got %v, want %s", err, test.cause)
 					}
@@ -258,11 +268,56 @@ func TestSilentEndpoint(t *testing.T) {
 	g.quiet(1)
 }
 
-func TestSilentClientAndSilentEndpoint(t *testing.T) {
+func TestSilentClient(t *testing.T) {
 	endpoint := scripted(t, func(p *peer) { _, _ = io.Copy(io.Discard, p) })
-	body, client := io.Pipe()
-	defer client.Close()
-	g := forward(t, &model.Route{Timeouts: model.RouteTimeouts{Idle: 20 * time.Millisecond}}, nil, endpoint)
-	g.fail(exchange(t.Context(), post(body, message.Unknown)), pipeline.UpstreamTimeout, 504)
+	for _, length := range []int64{message.Unknown, 9} {
+		body, client := io.Pipe()
+		go func() { _, _ = io.WriteString(client, "some") }()
+		g := forward(t, &model.Route{Timeouts: model.RouteTimeouts{Idle: 50 * time.Millisecond}}, nil, endpoint)
+		g.fail(exchange(t.Context(), post(body, length)), pipeline.RequestTimeout, 408)
+		g.quiet(0)
+		client.Close()
+	}
+}
+
+// The endpoint that takes no more of the request is at fault, not the client
+// that has to wait for it.
+func TestEndpointThatTakesNothing(t *testing.T) {
+	over := make(chan struct{})
+	defer close(over)
+	endpoint := scripted(t, func(p *peer) { p.head(); <-over })
+	g := forward(t, &model.Route{Timeouts: model.RouteTimeouts{Idle: 100 * time.Millisecond}}, nil, endpoint)
+	g.fail(exchange(t.Context(), post(endless{}, message.Unknown)), pipeline.UpstreamTimeout, 504)
 	g.quiet(1)
+}
+
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) { return len(p), nil }
+
+// slowTaker is a transport whose endpoint takes its time before each part.
+type slowTaker struct{ pause time.Duration }
+
+func (s slowTaker) RoundTrip(ctx context.Context, request *message.Request, _ func(int, message.Fields)) (*message.Response, error) {
+	defer request.Body.Close()
+	for {
+		if err := wait(ctx, s.pause); err != nil {
+			return nil, err
+		}
+		if _, err := request.Body.Read(make([]byte, 1)); errors.Is(err, io.EOF) {
+			return &message.Response{Status: 204, Length: message.Unknown}, nil
+		} else if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// A client has the whole time from when it is asked, however long the endpoint
+// took before.
+func TestClientIsNotBlamedForTheEndpointsTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := forward(t, &model.Route{Timeouts: model.RouteTimeouts{Idle: 5 * time.Second}}, slowTaker{4 * time.Second}, model.Endpoint{URL: "http://e", Weight: 1})
+		g.pass(exchange(t.Context(), post(drip(t.Context(), seconds(4, 4, 4)...), message.Unknown)))
+		g.quiet(0)
+	})
 }

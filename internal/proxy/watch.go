@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,14 +13,16 @@ import (
 )
 
 // watch holds an exchange's forwarding to the route's time-outs. It ends its
-// context with upstream_timeout when one is over, and with the exchange's own
-// cause when the client leaves. Whoever made it ends it.
+// context with upstream_timeout when one is over, with request_timeout where it
+// was the client that stalled, and with the exchange's own cause when the client
+// leaves. Whoever made it ends it.
 type watch struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	limits model.RouteTimeouts
 	start  time.Time
 	last   atomic.Int64 // when the last byte passed, from start, in nanoseconds
+	asking atomic.Bool  // the client is asked for more of its body
 
 	mu       sync.Mutex
 	head     bool          // the response's head is there
@@ -51,6 +54,13 @@ func newWatch(x *pipeline.Exchange, limits model.RouteTimeouts) *watch {
 // touch notes that a byte passed.
 func (w *watch) touch() { w.last.Store(int64(time.Since(w.start))) }
 
+// ask notes that the client is asked for more of its body: the endpoint has
+// taken what came before, which counts as bytes that passed.
+func (w *watch) ask() {
+	w.touch()
+	w.asking.Store(true)
+}
+
 // checkIdle runs when the time without a byte may be over.
 func (w *watch) checkIdle() {
 	w.mu.Lock()
@@ -60,10 +70,21 @@ func (w *watch) checkIdle() {
 	}
 	left := w.quiet - (time.Since(w.start) - time.Duration(w.last.Load()))
 	if left <= 0 {
-		w.cancel(timeout("idle_timeout", w.quiet))
+		w.cancel(w.stalled())
 		return
 	}
 	w.idle.Reset(left)
+}
+
+// stalled is the error of the time without a byte: the client's fault if nothing
+// but its body was waited for. The caller holds the lock.
+func (w *watch) stalled() error {
+	if w.head || !w.asking.Load() {
+		return timeout("idle_timeout", w.quiet)
+	}
+	e := pipeline.NewError(pipeline.RequestTimeout, fmt.Errorf("idle_timeout of %v in the body of the request", w.quiet))
+	e.Close = true
+	return e
 }
 
 // sent notes that the request is read to its end; from here the response's head
