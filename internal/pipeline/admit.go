@@ -29,8 +29,9 @@ func Admit(x *Exchange, report func(violation error)) error {
 	} else {
 		x.Request.Fields.DeleteFunc(lookAlike)
 		x.ClientIP = clientAddress(x)
+		tidyForwarded(&x.Request.Fields)
+		adoptForwarded(x)
 	}
-	dropInvalidForwarded(&x.Request.Fields)
 	dropNamed(&x.Request.Fields)
 	x.Identify()
 	x.Request.Fields.Put(message.XRequestID, x.ID)

@@ -2,10 +2,12 @@ package pipeline
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 
 	"sluice/internal/canonical"
 	"sluice/internal/message"
+	"sluice/internal/model"
 )
 
 // gatewaySets are the fields that the gateway sets on requests: a name that
@@ -19,8 +21,18 @@ func gatewaySets(name string) bool {
 	return len(name) > len("X-Forwarded-") && strings.EqualFold(name[:len("X-Forwarded-")], "X-Forwarded-")
 }
 
+// lookAlike tells whether a name is that of a field which the gateway sets, the
+// framing's among them, but for underscores.
 func lookAlike(field message.Field) bool {
-	return strings.Contains(field.Name, "_") && gatewaySets(strings.ReplaceAll(field.Name, "_", "-"))
+	if !strings.Contains(field.Name, "_") {
+		return false
+	}
+	name := strings.ReplaceAll(field.Name, "_", "-")
+	switch message.Lookup(name) {
+	case message.ContentLength, message.TransferEncoding:
+		return true
+	}
+	return gatewaySets(name)
 }
 
 // forwardedByOthers tells what an untrusted peer may not say: anything about
@@ -32,18 +44,73 @@ func forwardedByOthers(field message.Field) bool {
 	return gatewaySets(field.Name) || lookAlike(field)
 }
 
-// dropInvalidForwarded drops a scheme and a host that a trusted proxy sent but
-// that cannot be one; the gateway then sets its own.
-func dropInvalidForwarded(fields *message.Fields) {
+// tidyForwarded leaves one scheme and one host of those that a trusted proxy
+// sent, the first that can be one; without one the gateway sets its own.
+func tidyForwarded(fields *message.Fields) {
+	proto, host := false, false
 	fields.DeleteFunc(func(field message.Field) bool {
 		switch field.ID {
 		case message.XForwardedProto:
-			return !strings.EqualFold(field.Value, "http") && !strings.EqualFold(field.Value, "https")
+			drop := proto || !validProto(field.Value)
+			proto = proto || !drop
+			return drop
 		case message.XForwardedHost:
-			return !canonical.ValidAuthority(field.Value)
+			drop := host || !canonical.ValidAuthority(field.Value)
+			host = host || !drop
+			return drop
 		}
 		return false
 	})
+}
+
+func validProto(scheme string) bool {
+	return strings.EqualFold(scheme, "http") || strings.EqualFold(scheme, "https")
+}
+
+// adoptForwarded sets what only Forwarded (RFC 7239) told as X-Forwarded-For,
+// -Proto and -Host. The addresses are those that the walk for the client's may
+// pass; scheme and host come from the first of the trusted proxies that noted
+// them, which is the nearest to the client.
+func adoptForwarded(x *Exchange) {
+	fields := &x.Request.Fields
+	if !fields.Has(message.Forwarded) {
+		return
+	}
+	elements := forwardedElements(*fields)
+	if !fields.Has(message.XForwardedFor) {
+		var addresses []string
+		for i := len(elements) - 1; i >= 0; i-- {
+			address, ok := parseNode(parameter(elements[i], "for"))
+			if !ok {
+				break
+			}
+			addresses = append(addresses, address.String())
+		}
+		if slices.Reverse(addresses); addresses != nil {
+			fields.Put(message.XForwardedFor, strings.Join(addresses, ", "))
+		}
+	}
+	for _, element := range elements[outermost(x.Listener, elements):] {
+		if proto := parameter(element, "proto"); !fields.Has(message.XForwardedProto) && validProto(proto) {
+			fields.Put(message.XForwardedProto, strings.ToLower(proto))
+		}
+		if host := parameter(element, "host"); !fields.Has(message.XForwardedHost) && canonical.ValidAuthority(host) {
+			fields.Put(message.XForwardedHost, host)
+		}
+	}
+}
+
+// outermost is the index of the element that the trusted proxy nearest to the
+// client added: the last one is the peer's, and one before an element is its
+// for= proxy's.
+func outermost(listener *model.Listener, elements []string) int {
+	at := len(elements) - 1
+	for ; at > 0; at-- {
+		if address, ok := parseNode(parameter(elements[at], "for")); !ok || !listener.Trusts(address) {
+			break
+		}
+	}
+	return at
 }
 
 // forwardedAddresses are the addresses that proxies before us noted, left to
@@ -59,21 +126,28 @@ func forwardedAddresses(fields message.Fields) (entries []string) {
 	if entries != nil {
 		return entries
 	}
-	for i := range fields {
-		if fields[i].ID == message.Forwarded {
-			for _, element := range splitQuoted(fields[i].Value, ',') {
-				entries = append(entries, forNode(element))
-			}
-		}
+	for _, element := range forwardedElements(fields) {
+		entries = append(entries, parameter(element, "for"))
 	}
 	return entries
 }
 
-// forNode returns the for= of one forwarded-element (RFC 7239 4), unquoted.
-func forNode(element string) string {
+// forwardedElements are the elements of all lines of Forwarded.
+func forwardedElements(fields message.Fields) (elements []string) {
+	for i := range fields {
+		if fields[i].ID == message.Forwarded {
+			elements = append(elements, splitQuoted(fields[i].Value, ',')...)
+		}
+	}
+	return elements
+}
+
+// parameter returns the value of a name in one forwarded-element (RFC 7239 4),
+// unquoted, or "".
+func parameter(element, name string) string {
 	for _, pair := range splitQuoted(element, ';') {
 		key, value, _ := strings.Cut(strings.Trim(pair, " \t"), "=")
-		if !strings.EqualFold(key, "for") {
+		if !strings.EqualFold(key, name) {
 			continue
 		}
 		if len(value) >= 2 && value[0] == '"' && value[len(value)-1] == '"' {
