@@ -136,7 +136,14 @@ func TestViaAndLoops(t *testing.T) {
 }
 
 func TestFieldsOfResponses(t *testing.T) {
-	endpoint, _ := recording(t, "HTTP/1.1 200 OK\r\nConnection: X-Hop, keep-alive\r\nX-Hop: 1\r\nKeep-Alive: 5\r\nProxy-Connection: x\r\nProxy-Authenticate: Basic\r\nProxy-Authentication-Info: x\r\n"+
+	for _, with := range []string{"keep-alive", "close"} {
+		testFieldsOfResponses(t, with)
+	}
+}
+
+func testFieldsOfResponses(t *testing.T, with string) {
+	t.Helper()
+	endpoint, _ := recording(t, "HTTP/1.1 200 OK\r\nConnection: X-Hop, "+with+"\r\nX-Hop: 1\r\nKeep-Alive: 5\r\nProxy-Connection: x\r\nProxy-Authenticate: Basic\r\nProxy-Authentication-Info: x\r\n"+
 		"Upgrade: h2c, websocket\r\nTE: x\r\nVia: 1.1 app\r\nSet-Cookie: b=1\r\nSet-Cookie: a=2\r\nWWW-Authenticate: Basic\r\nX-Backend-Version: own\r\nContent-Length: 2\r\n\r\nok")
 	want := "Set-Cookie: b=1\nSet-Cookie: a=2\nVia: 1.1 app, 1.1 " + pseudonym + "\nWww-Authenticate: Basic\nX-Backend-Version: "
 	for version, told := range map[string]string{"": "own", "v2": "v2"} {
@@ -153,6 +160,50 @@ func TestFieldsOfResponses(t *testing.T) {
 			t.Errorf("the exchange notes %q %q %q, %d attempts, %v", x.Upstream, x.Endpoint, x.Version, x.Attempts, x.UpstreamTime)
 		}
 		g.quiet(0)
+	}
+}
+
+func TestTrailersThatMayNotPass(t *testing.T) {
+	trailers := make(chan string, 1)
+	endpoint := scripted(t, func(p *peer) {
+		if head := p.head(); head != "" {
+			p.until("0\r\n")
+			trailers <- valueOf(head, "Trailer") + "|" + p.until("\r\n\r\n")
+			p.say("HTTP/1.1 200 OK\r\nTrailer: X-Request-ID, X-Sum\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-Sum: 3\r\nVia: 1.1 evil\r\nSet-Cookie: a=b\r\nX-Request-ID: evil\r\n\r\n")
+		}
+	})
+	request := post(strings.NewReader("x"), message.Unknown)
+	for _, field := range []string{"Trailer: Cookie, X-Sum, X-Real-IP", "X-User: set", "X-Sum-Of: 1"} {
+		name, value, _ := strings.Cut(field, ": ")
+		request.Fields.Add(name, value)
+	}
+	request.Trailer = func() (fields message.Fields) {
+		for _, name := range []string{"X-Forwarded-For", "X_Real_IP", "Cookie", "X-Request-ID", "Via", "X-User", "Content_Length"} {
+			fields.Add(name, "evil")
+		}
+		fields.Add("X-Sum", "1")
+		return fields
+	}
+	x := exchange(t.Context(), request)
+	g := forward(t, &model.Route{}, nil, endpoint)
+	if body := g.pass(x); body != "ok" {
+		t.Errorf("got %q", body)
+	}
+	if got, want := within(t, "trailers", trailers), "X-Sum|X-Sum: 1\r\n\r\n"; got != want {
+		t.Errorf("the endpoint got %q, want %q", got, want)
+	}
+	if got, announced := fieldText(x.Response.Trailer()), x.Response.Fields.Get(message.Trailer); got != "X-Sum: 3" || announced != "X-Sum" {
+		t.Errorf("the client gets %q, announced as %q", got, announced)
+	}
+}
+
+func TestExpect(t *testing.T) {
+	for protocol, want := range map[message.Protocol]string{message.HTTP10: "", message.HTTP11: "100-continue"} {
+		request := get("/", "Expect: 100-continue")
+		request.Protocol = protocol
+		if got := valueOf(sent(t, exchange(t.Context(), request)), "Expect"); got != want {
+			t.Errorf("of %s: %q", protocol, got)
+		}
 	}
 }
 

@@ -107,6 +107,8 @@ func (d *destination) accept(x *pipeline.Exchange, response *message.Response) e
 		return pipeline.NewError(pipeline.UpstreamProtocol, errors.New("the endpoint changed to a protocol that the client did not ask for"))
 	}
 	dropHops(&response.Fields)
+	pipeline.AnnounceTrailers(&response.Fields)
+	response.Trailer = pipeline.Trailers(response.Trailer, nil)
 	if offered != "" && (response.Tunnel != nil || response.Status == statusUpgradeRequired) {
 		response.Fields.Put(message.Upgrade, offered)
 		response.Fields.Put(message.Connection, "Upgrade")

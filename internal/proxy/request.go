@@ -25,6 +25,7 @@ func (d *destination) request(x *pipeline.Exchange) (*message.Request, error) {
 	out := *x.Request
 	out.Path, out.Host = path, host
 	out.Fields = d.fields(x)
+	out.Trailer = pipeline.Trailers(x.Request.Trailer, out.Fields)
 	return &out, nil
 }
 
@@ -85,6 +86,10 @@ func (d *destination) fields(x *pipeline.Exchange) message.Fields {
 	fields := x.Request.Fields.Clone()
 	upgrade, trailers := upgradeFor(x.Request), x.Request.Fields.HasToken(message.TE, "trailers")
 	dropHops(&fields)
+	pipeline.AnnounceTrailers(&fields)
+	if x.Request.Protocol == message.HTTP10 {
+		fields.Delete(message.Expect.String()) // it has no meaning there (RFC 9110 10.1.1)
+	}
 	var connection []string
 	if upgrade != "" {
 		fields.Put(message.Upgrade, upgrade)

@@ -84,6 +84,15 @@ func TestUserAgentPasses(t *testing.T) {
 	}
 }
 
+func TestSeveralUserAgentsPass(t *testing.T) {
+	request := get("/")
+	request.Fields.Add("User-Agent", "one")
+	request.Fields.Add("User-Agent", "two")
+	if got := strings.ToLower(recorded(t, request)); !strings.HasSuffix(got, "\r\nuser-agent: one\r\nuser-agent: two\r\n\r\n") {
+		t.Errorf("got %q", got)
+	}
+}
+
 func TestFraming(t *testing.T) {
 	for name, test := range map[string]struct {
 		method string

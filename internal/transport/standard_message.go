@@ -141,8 +141,13 @@ func headerOf(fields message.Fields) http.Header {
 		header[name] = append(header[name], fields[i].Value)
 	}
 	const userAgent = "User-Agent"
-	if _, ok := header[userAgent]; !ok {
-		header[userAgent] = nil // else net/http adds its own
+	agents := header[userAgent]
+	header[userAgent] = nil // else net/http adds its own, or sends the first alone
+	switch {
+	case len(agents) == 1:
+		header[userAgent] = agents
+	case len(agents) > 1:
+		header[strings.ToLower(userAgent)] = agents
 	}
 	return header
 }
