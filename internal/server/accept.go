@@ -21,10 +21,11 @@ const (
 )
 
 // accept takes connections and hands them to the current generation. It ends
-// with the socket, and the last generation with it.
-func (l *Listener) accept(from net.Listener) {
+// with the listener: it closes the socket, and the last generation after it.
+func (l *Listener) accept(from *socket) {
 	defer l.leave()
 	defer func() { l.latest().retire() }()
+	defer l.finish(from)
 	pause := firstPause
 	for {
 		inner, err := from.Accept()
@@ -46,6 +47,26 @@ func (l *Listener) accept(from net.Listener) {
 	}
 }
 
+// finish closes the socket. Another process that has it accepts what waits.
+func (l *Listener) finish(from *socket) {
+	defer close(l.shut)
+	l.mu.Lock()
+	handed := l.handed
+	l.mu.Unlock()
+	var err error
+	if handed {
+		err = from.Close()
+	} else {
+		err = from.finish(l.limits.handshake, l.take)
+	}
+	if err != nil && !errors.Is(err, net.ErrClosed) {
+		l.log.Warn("a socket did not close cleanly", "listener", l.model.Load().Name, "error", err)
+	}
+	if !handed {
+		from.remove()
+	}
+}
+
 // take hands a new connection on, or refuses it past the limit.
 func (l *Listener) take(inner net.Conn) {
 	m := l.model.Load()
@@ -58,7 +79,7 @@ func (l *Listener) take(inner net.Conn) {
 	}
 	l.conns[c] = struct{}{}
 	l.tasks++
-	if l.ending.Load() { // it was accepted in the same moment, and missed the sweep
+	if l.ending.Load() { // it missed the sweep
 		l.sweep()
 	}
 	l.mu.Unlock()
@@ -178,7 +199,7 @@ func (l *Listener) observe(inner net.Conn, state http.ConnState) {
 	}
 	c.served.Store(true)
 	c.busy.Store(false)
-	if c.last.Load() || l.ending.Load() {
+	if c.last.Load() || l.ending.Load() && !l.patient.Load() {
 		_ = c.Close() // nobody is left to tell
 	}
 }

@@ -3,6 +3,7 @@ package server
 import (
 	"net"
 	"os"
+	"time"
 )
 
 // Socket is a listening socket outside of a Listener, as of the admin API.
@@ -10,7 +11,7 @@ type Socket struct{ inner *socket }
 
 // Bind opens the socket of an address, host:port or unix:PATH, as a Listener
 // does: the file that a dead process left at the path is replaced. Errors are
-// one clause.
+// *BindError.
 func Bind(address string, listen func(network, address string) (net.Listener, error)) (*Socket, error) {
 	inner, err := bind(address, listen)
 	if err != nil {
@@ -22,6 +23,17 @@ func Bind(address string, listen func(network, address string) (net.Listener, er
 // Listener is what accepts connections; closing it leaves the file of a Unix
 // socket.
 func (s *Socket) Listener() net.Listener { return s.inner.Listener }
+
+// Part is to be called before the socket is closed by whoever accepts. Where
+// another one of the same Ports serves a part of its address, connections that
+// begin are kept for that one, and those that have begun get a moment to be made.
+func (s *Socket) Part() {
+	if kept, ok := s.inner.Listener.(*port); ok && kept.shared() {
+		if raw, err := kept.SyscallConn(); err == nil && deafen(raw) == nil {
+			time.Sleep(standard().handshake)
+		}
+	}
+}
 
 // Duplicate returns a copy of the descriptor; the caller closes it.
 func (s *Socket) Duplicate() (*os.File, error) { return s.inner.duplicate() }

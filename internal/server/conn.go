@@ -7,7 +7,10 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"sluice/internal/pipeline"
 )
@@ -33,6 +36,7 @@ type conn struct {
 	served    atomic.Bool // an exchange is over
 	last      atomic.Bool // no further request may be served
 	lingering atomic.Bool // the client may still be sending: Close reads on for a while
+	parting   atomic.Bool // Close does so
 	tunnel    atomic.Bool // no longer HTTP
 	closed    atomic.Bool
 	stall     atomic.Int64 // how long a client may take nothing of what is written, in ns; 0: for ever
@@ -110,9 +114,37 @@ func (c *conn) Close() error {
 // a closed socket are answered with a reset, which may take the response from
 // the client before it was read.
 func (c *conn) linger() {
-	if c.Conn.SetReadDeadline(time.Now().Add(c.listener.limits.linger)) == nil {
-		_, _ = io.CopyN(io.Discard, c.Conn, lingerBytes) // any end will do
+	c.parting.Store(true)
+	if c.Conn.SetReadDeadline(time.Now().Add(c.listener.limits.linger)) != nil {
+		return
 	}
+	if c.listener.ending.Load() { // after the deadline was set: whoever ends the listener looks the other way round
+		c.hasten()
+	}
+	_, _ = io.CopyN(io.Discard, c.Conn, lingerBytes) // any end will do
+}
+
+// hasten leaves a connection that lingers a moment, for its client to read the
+// answer: a gateway that ends does not wait for it.
+func (c *conn) hasten() {
+	_ = c.Conn.SetReadDeadline(time.Now().Add(c.listener.limits.answer)) // fails on a closed connection only
+}
+
+// pending tells whether something has arrived that nobody has read yet.
+func (c *conn) pending() (found bool) {
+	inner, ok := c.Conn.(syscall.Conn)
+	if !ok {
+		return false
+	}
+	raw, err := inner.SyscallConn()
+	if err != nil {
+		return false
+	}
+	_ = raw.Control(func(fd uintptr) { // fails on a closed connection only
+		n, _, err := unix.Recvfrom(int(fd), make([]byte, 1), unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		found = err == nil && n > 0
+	})
+	return found
 }
 
 // kill closes the connection under its owner, which sees an error and closes

@@ -7,3 +7,21 @@ import "time"
 func (l *Listener) Hurry(bodyGrace, drain, linger, fresh time.Duration) {
 	l.limits.bodyGrace, l.limits.drain, l.limits.linger, l.limits.fresh = bodyGrace, drain, linger, fresh
 }
+
+// Pending counts the connections on which something has arrived that nobody has
+// read.
+func (l *Listener) Pending() int { return l.count((*conn).pending) }
+
+// Parting counts the connections that wait for their client to close.
+func (l *Listener) Parting() int { return l.count(func(c *conn) bool { return c.parting.Load() }) }
+
+func (l *Listener) count(which func(*conn) bool) (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for c := range l.conns {
+		if which(c) {
+			n++
+		}
+	}
+	return n
+}

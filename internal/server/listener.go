@@ -35,9 +35,13 @@ func (l *Listener) Serve(m *model.Listener) {
 	if l.socket == nil {
 		panic("BUG: Serve before Start")
 	}
-	if l.ending.Load() {
-		return
+	if !l.ending.Load() {
+		l.begin(m)
 	}
+}
+
+// begin accepts connections, and serves new requests by m. l.mu is held.
+func (l *Listener) begin(m *model.Listener) {
 	l.model.Store(m)
 	before := l.generation
 	if before != nil && before.settings == settingsOf(m) {
@@ -56,44 +60,100 @@ func (l *Listener) Serve(m *model.Listener) {
 
 // Release ends the listener: it accepts no more, closes idle connections, and
 // lets what is under way finish; responses carry Connection: close from now on.
-// It does not block; a second call does nothing.
-func (l *Listener) Release() {
+// Where another socket of the Ports serves a part of its address, as after a
+// change from one interface to all, nobody must notice: there idle connections
+// may stay for one more request, for a while. It does not block; a second call
+// does nothing.
+func (l *Listener) Release() { l.release(false) }
+
+// release is Release, and with handed for a process whose socket another one
+// serves by now.
+func (l *Listener) release(handed bool) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.ending.Swap(true) {
+	if l.ending.Load() {
+		l.mu.Unlock()
 		return
 	}
-	close(l.ended)
-	if l.socket != nil {
-		if err := l.socket.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
-			l.log.Warn("a socket did not close cleanly", "listener", l.model.Load().Name, "error", err)
-		}
-		if !l.handed {
-			l.socket.remove()
-		}
+	shared := l.socket != nil && !handed && l.socket.shared()
+	if shared && l.generation == nil { // never served, but clients may have come here instead of there
+		l.begin(l.model.Load())
 	}
+	l.patient.Store(handed || shared)
+	l.ending.Store(true)
+	close(l.ended)
+	accepting := l.generation != nil
+	l.mu.Unlock()
+	switch {
+	case accepting:
+		l.socket.wake()
+		if !shared {
+			<-l.shut // soon: who accepts is awake
+		}
+	case l.socket != nil:
+		l.discard()
+	}
+	if shared {
+		time.AfterFunc(l.limits.patience, l.lose)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.sweep()
 	l.settle()
 }
+
+// discard closes the socket of a listener that never served.
+func (l *Listener) discard() {
+	if err := l.socket.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+		l.log.Warn("a socket did not close cleanly", "listener", l.model.Load().Name, "error", err)
+	}
+	if !l.socket.old { // else it is still the other process's
+		l.socket.remove()
+	}
+	close(l.shut)
+}
+
+// lose ends the patience with idle connections.
+func (l *Listener) lose() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.patient.Store(false)
+	l.sweep()
+}
+
+// Yield is Release for a process whose socket another one serves by now: no
+// client must notice. Idle connections stay until they have had one more
+// request, whose response says that they close. Yield waits until nothing is
+// left, or ctx ends; then Shutdown is to be called.
+func (l *Listener) Yield(ctx context.Context) {
+	l.release(true) //nolint:contextcheck // refusals outlive this call
+	select {
+	case <-l.quiet:
+	case <-ctx.Done():
+	}
+}
+
+// Quiet is closed when the listener was released and nothing is left of it.
+func (l *Listener) Quiet() <-chan struct{} { return l.quiet }
 
 // Shutdown is Release for a process that ends: it waits until every exchange
 // and tunnel is done, or until ctx ends; then it ends the rest, and says so with
 // an error that wraps ctx's cause. Exchanges get a moment to answer 503, so it
 // may return a little after ctx; one that notices nothing is not waited for.
 func (l *Listener) Shutdown(ctx context.Context) error {
-	l.Release()
-	if l.isQuiet() {
-		return nil
-	}
+	l.Release() //nolint:contextcheck // refusals outlive this call
+	l.lose()
 	select {
 	case <-l.quiet:
 		return nil
 	case <-ctx.Done():
 	}
 	count := l.interrupt()
-	if !l.quietWithin(l.limits.answer) {
+	if count == 0 || !l.quietWithin(l.limits.answer) {
 		l.cut()
 		l.quietWithin(l.limits.end)
+	}
+	if count == 0 {
+		return nil // nothing was under way on those that were cut
 	}
 	return fmt.Errorf("listener %s: %d connections were ended: %w", l.model.Load().Name, count, context.Cause(ctx))
 }
@@ -121,17 +181,21 @@ func (l *Listener) quietWithin(wait time.Duration) bool {
 	}
 }
 
-// interrupt ends every exchange, and tells how many connections there were.
-func (l *Listener) interrupt() int {
+// interrupt ends every exchange, and tells how many connections there were with
+// something under way.
+func (l *Listener) interrupt() (count int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for c := range l.conns {
+		if c.busy.Load() && !c.parting.Load() {
+			count++
+		}
 		stopped := pipeline.NewError(pipeline.Overloaded, errStopped)
 		stopped.Detail = "The gateway is stopping."
 		stopped.Close = true
 		c.interrupt(stopped)
 	}
-	return len(l.conns)
+	return count
 }
 
 // cut ends every connection.
@@ -146,23 +210,30 @@ func (l *Listener) cut() {
 	}
 }
 
-// sweep closes idle connections. One that is new and silent may have a request
-// on its way, and gets a moment. l.mu is held.
+// sweep closes idle connections of a listener that ends, unless it is patient
+// with them. A connection on which a request has arrived is not idle, though
+// nobody may have read it yet. One that is new and silent may have a request on
+// its way, and gets a moment. One that only waits for its client to close is not
+// worth waiting for. l.mu is held.
 func (l *Listener) sweep() {
 	young := false
 	for c := range l.conns {
 		switch {
-		case c.busy.Load():
+		case c.parting.Load():
+			c.hasten()
+		case c.busy.Load() || l.patient.Load() || c.pending():
 		case c.served.Load() || time.Since(c.since) >= l.limits.fresh:
 			c.kill()
 		default:
 			young = true
 		}
 	}
-	if young {
+	if young && !l.sweeping {
+		l.sweeping = true
 		time.AfterFunc(l.limits.fresh, func() {
 			l.mu.Lock()
 			defer l.mu.Unlock()
+			l.sweeping = false
 			l.sweep()
 		})
 	}
@@ -211,6 +282,13 @@ func (l *Listener) File() (*os.File, error) {
 	}
 	l.handed = true
 	return file, nil
+}
+
+// TakeBack undoes a File that came to nothing: no other process has the socket.
+func (l *Listener) TakeBack() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.handed = false
 }
 
 // Status is what people see of a listener.

@@ -257,8 +257,10 @@ func (t *turn) trailers(fields message.Fields) {
 	}
 }
 
-// trailing tells whether trailers may follow the body.
-func (t *turn) trailing() bool { return t.x.Response.Length < 0 && t.x.Response.Trailer != nil }
+// trailing tells whether trailers may follow the body; HTTP/1.0 has none.
+func (t *turn) trailing() bool {
+	return t.x.Response.Length < 0 && t.x.Response.Trailer != nil && t.r.ProtoAtLeast(1, 1)
+}
 
 func (t *turn) announced(trailer string) bool {
 	return t.x.Response.Fields.HasToken(message.Trailer, trailer)

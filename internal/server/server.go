@@ -31,7 +31,8 @@ type Options struct {
 	Service pipeline.Service
 	Log     *slog.Logger // nil: nothing is logged
 	// Listen opens a socket; a place for sockets that were handed over by
-	// another process. nil: net.Listen.
+	// another process. nil: net.Listen. With that of a Ports an address can
+	// change on its own port.
 	Listen func(network, address string) (net.Listener, error)
 	// Connections is told of every connection that is taken (1) and that has
 	// ended (-1), by the name the listener had when it was taken. May be nil.
@@ -47,6 +48,8 @@ type limits struct {
 	fresh      time.Duration // how long a new connection without a byte is not idle while the listener ends
 	answer     time.Duration // how long exchanges that outlast the drain time may still answer
 	end        time.Duration // how long they may take to notice that they were cut
+	patience   time.Duration // how long idle connections may stay while another socket serves their address
+	handshake  time.Duration // how long connections that have begun may take to be made by then
 }
 
 func standard() limits {
@@ -58,6 +61,8 @@ func standard() limits {
 		fresh:      time.Second,
 		answer:     250 * time.Millisecond,
 		end:        time.Second,
+		patience:   20 * time.Second,
+		handshake:  20 * time.Millisecond,
 	}
 }
 
@@ -95,6 +100,8 @@ type Listener struct {
 
 	ending   atomic.Bool   // Release was called; written under mu
 	ended    chan struct{} // closed with ending
+	patient  atomic.Bool   // while ending: idle connections may stay for one more request
+	shut     chan struct{} // closed when the socket is
 	quiet    chan struct{} // closed when ending and nothing is left to wait for
 	refused  atomic.Int64  // connections past limits.connections
 	tunnels  atomic.Int64
@@ -106,6 +113,7 @@ type Listener struct {
 	generation *generation        // nil until Serve
 	conns      map[*conn]struct{} // taken and not yet closed
 	tasks      int                // goroutines and connections that Shutdown waits for
+	sweeping   bool               // a sweep is due in a moment
 }
 
 // Acquire returns the listener of m's address, the live one if there is one;
@@ -138,7 +146,7 @@ func newListener(m *model.Listener, o Options) *Listener {
 	}
 	l := &Listener{
 		address: m.Address, service: o.Service, log: o.Log, listen: o.Listen, counted: o.Connections, limits: standard(),
-		ended: make(chan struct{}), quiet: make(chan struct{}), refusals: make(chan struct{}, maxRefusals), conns: map[*conn]struct{}{},
+		ended: make(chan struct{}), shut: make(chan struct{}), quiet: make(chan struct{}), refusals: make(chan struct{}, maxRefusals), conns: map[*conn]struct{}{},
 	}
 	l.model.Store(m)
 	return l
