@@ -77,8 +77,9 @@ func foreignSegment(segment, mark string) error {
 
 // ExpandURL puts the exchange's values into a template for a Location: paths,
 // parameters, the query and the host go in as they are, other values escaped.
-// Without a scheme the result is a reference within the host: it never begins
-// with two slashes (RFC 3986 4.2).
+// Without a scheme of the template's own the result is a reference within the
+// host: it never begins with two slashes, nor with what would be a scheme, and is
+// not empty (RFC 3986 4.2).
 func (x *Exchange) ExpandURL(t *model.Template) (string, error) {
 	text := x.expand(t, func(part model.TemplatePart) string {
 		value := x.value(part)
@@ -92,12 +93,39 @@ func (x *Exchange) ExpandURL(t *model.Template) (string, error) {
 	if strings.HasPrefix(text, "/") || strings.HasPrefix(text, `\`) { // browsers take one for the other
 		text = "/" + strings.TrimLeft(text, `/\`)
 	}
+	if text == "" {
+		text = "/"
+	} else if first, _, _ := strings.Cut(text, "/"); openBegin(t) && strings.Contains(beforeQuery(first), ":") {
+		text = "./" + text
+	}
 	for i := range len(text) {
 		if text[i] <= ' ' || text[i] == 0x7f {
 			return "", NewError(BadRequest, errors.New("a control character in a value for a Location"))
 		}
 	}
 	return text, nil
+}
+
+// openBegin tells whether values decide what a template's result begins with, a
+// path or a scheme.
+func openBegin(t *model.Template) bool {
+	for _, part := range t.Parts {
+		if part.Source != "" {
+			return true
+		}
+		if strings.ContainsAny(part.Literal, `:/?#\`) {
+			return false
+		}
+	}
+	return false
+}
+
+// beforeQuery is a reference up to its query or fragment.
+func beforeQuery(reference string) string {
+	if end := strings.IndexAny(reference, "?#"); end >= 0 {
+		return reference[:end]
+	}
+	return reference
 }
 
 func (x *Exchange) expand(t *model.Template, put func(model.TemplatePart) string) string {

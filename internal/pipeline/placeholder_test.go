@@ -215,6 +215,21 @@ func TestExpandURL(t *testing.T) {
 		{"relative/{id}", "", "relative/a%2Fb"},
 		{"{header.X}", "//evil.example", "%2F%2Fevil.example"},
 		{"/{header.X}", "\r\nSet-Cookie: a=b", "/%0D%0ASet-Cookie:%20a=b"},
+
+		// A value is never a scheme.
+		{"{header.X}", "https:evil.example", "./https:evil.example"},
+		{"{header.X}", "javascript:alert(1)", "./javascript:alert%281%29"},
+		{"{header.X}/a:b", "javascript", "javascript/a:b"},
+		{"java{header.X}", "script:alert", "./javascript:alert"},
+		{"{header.X}:{id}", "https", "./https:a%2Fb"},
+		{"{query}", "", "q"},
+		{"{header.X}?a:b", "x", "x?a:b"},
+		{"x?{header.X}", "a:b", "x?a:b"},
+		{"/{header.X}", "https:evil.example", "/https:evil.example"},
+		{"https:{header.X}", "a", "https:a"},
+		{"mailto:x@a.example", "", "mailto:x@a.example"},
+		{"{header.X}", "", "/"},
+		{"{none}{none}", "", "/"},
 	} {
 		x := filled(t)
 		x.Request.Fields.Add("X", c.value)
