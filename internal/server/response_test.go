@@ -65,6 +65,11 @@ func TestResponsesAsTheyGoOut(t *testing.T) {
 			want:     "HTTP/1.0 200 OK\r\nDate: today\r\nX-Request-ID: id-1\r\n\r\nhello",
 		},
 		{
+			name: "no trailers to HTTP/1.0", request: "GET / HTTP/1.0\r\n\r\n", closes: true,
+			response: chunks(func() message.Fields { return message.Fields{{Name: "X-Sum", Value: "1"}} }, "Trailer", "X-Sum"),
+			want:     "HTTP/1.0 200 OK\r\nDate: today\r\nX-Request-ID: id-1\r\n\r\nhello",
+		},
+		{
 			name: "HTTP/1.0 keep-alive", request: "GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", response: reply(200, "ok"),
 			want: "HTTP/1.0 200 OK\r\nContent-Length: 2\r\nDate: today\r\nX-Request-ID: id-1\r\nConnection: keep-alive\r\n\r\nok",
 		},
