@@ -54,6 +54,7 @@ same path and then drains.`,
 // serve runs a gateway until a signal ends it. Meanwhile it obeys the signals
 // that are named.
 func serve(cmd *cobra.Command, gateway *app.Gateway, log *slog.Logger, obeyed ...os.Signal) error {
+	adoptStandardLog(log)
 	signal.Ignore(syscall.SIGPIPE) // a reader of the log that leaves must not end the gateway
 	// After the first signal the second has its usual effect: it ends the process.
 	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, os.Interrupt)
