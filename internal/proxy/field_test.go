@@ -198,11 +198,14 @@ func TestTrailersThatMayNotPass(t *testing.T) {
 }
 
 func TestExpect(t *testing.T) {
-	for protocol, want := range map[message.Protocol]string{message.HTTP10: "", message.HTTP11: "100-continue"} {
+	for _, test := range []struct {
+		protocol message.Protocol
+		want     string
+	}{{message.HTTP10, ""}, {message.HTTP11, "100-continue"}} {
 		request := get("/", "Expect: 100-continue")
-		request.Protocol = protocol
-		if got := valueOf(sent(t, exchange(t.Context(), request)), "Expect"); got != want {
-			t.Errorf("of %s: %q", protocol, got)
+		request.Protocol = test.protocol
+		if got := valueOf(sent(t, exchange(t.Context(), request)), "Expect"); got != test.want {
+			t.Errorf("of %s: %q", test.protocol, got)
 		}
 	}
 }
