@@ -1,9 +1,8 @@
 package main
 
 import (
-	"log"
+	"context"
 	"log/slog"
-	"strings"
 )
 
 // maxStandardLine bounds a line of the standard logger, in bytes; what peers
@@ -14,15 +13,20 @@ const maxStandardLine = 512
 // process log, at debug level: it is about single connections, as an endpoint
 // that sent something unasked.
 func adoptStandardLog(to *slog.Logger) {
-	log.SetFlags(0)
-	log.SetOutput(standardLog{to})
+	slog.SetLogLoggerLevel(slog.LevelDebug)
+	slog.SetDefault(slog.New(bounded{to.Handler()}))
 }
 
-type standardLog struct{ to *slog.Logger }
+// bounded cuts long messages.
+type bounded struct{ slog.Handler }
 
-// Write takes one line.
-func (s standardLog) Write(p []byte) (int, error) {
-	line := strings.TrimRight(string(p[:min(len(p), maxStandardLine)]), "\n")
-	s.to.Debug("a library says", "message", line)
-	return len(p), nil
+func (b bounded) Handle(ctx context.Context, r slog.Record) error {
+	r.Message = r.Message[:min(len(r.Message), maxStandardLine)]
+	return b.Handler.Handle(ctx, r)
 }
+
+func (b bounded) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return bounded{b.Handler.WithAttrs(attrs)}
+}
+
+func (b bounded) WithGroup(name string) slog.Handler { return bounded{b.Handler.WithGroup(name)} }

@@ -41,6 +41,9 @@ func noDefaultRegistry(p *pkg, report func(token.Pos, string)) {
 		}
 		from, name := p.member(expression)
 		members := registries[from]
+		if p.path == "cmd/sluice" && from == "log/slog" && (name == "SetDefault" || name == "SetLogLoggerLevel") {
+			return // the command says where libraries log that know no other place
+		}
 		if members == "*" || name != "" && strings.Contains(" "+members+" ", " "+name+" ") {
 			report(node.Pos(), from+"."+name+" is shared by the whole process: make one and pass it")
 		}

@@ -21,6 +21,7 @@ func Register(logger *slog.Logger, registry *prometheus.Registry, c prometheus.C
 	logger.Info("registered")
 	registry.MustRegister(c)
 	slog.Info("registered")                                // want registry
+	slog.SetDefault(logger)                                // want registry
 	prometheus.MustRegister(c)                             // want registry
 	promauto.NewCounter(prometheus.CounterOpts{Name: "x"}) // want registry
 }
