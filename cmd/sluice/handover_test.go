@@ -28,12 +28,19 @@ var takenOver = regexp.MustCompile(`msg="a new process has taken over" pid=(\d+)
 func handOver(t *testing.T, old *process) *os.Process {
 	t.Helper()
 	old.signal(syscall.SIGUSR2)
-	var match []string
+	return tookOver(t, old, 1)
+}
+
+// tookOver waits for the end of the nth hand-over since the first process, and
+// returns the new one. All write to one log.
+func tookOver(t *testing.T, first *process, n int) *os.Process {
+	t.Helper()
+	var matches [][]string
 	gatewaytest.WaitFor(t, "a new process has taken over", func() bool {
-		match = takenOver.FindStringSubmatch(old.log())
-		return match != nil
+		matches = takenOver.FindAllStringSubmatch(first.log(), -1)
+		return len(matches) >= n
 	})
-	pid, err := strconv.Atoi(match[1])
+	pid, err := strconv.Atoi(matches[n-1][1])
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -56,22 +56,26 @@ same path and then drains.`,
 func serve(cmd *cobra.Command, gateway *app.Gateway, log *slog.Logger, obeyed ...os.Signal) error {
 	adoptStandardLog(log)
 	signal.Ignore(syscall.SIGPIPE) // a reader of the log that leaves must not end the gateway
-	// After the first signal the second has its usual effect: it ends the process.
-	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, os.Interrupt)
+	ctx, stop := context.WithCancel(cmd.Context())
 	defer stop()
-	context.AfterFunc(ctx, stop)
+	ends := make(chan os.Signal, 2)
+	signal.Notify(ends, syscall.SIGTERM, os.Interrupt)
+	defer signal.Stop(ends)
 	steer := make(chan os.Signal, 8)
 	if len(obeyed) > 0 { // of none, Notify makes all
 		signal.Notify(steer, obeyed...)
 	}
 	defer signal.Stop(steer)
+	ended := make(chan struct{})
+	defer close(ended)
+	go end(ends, ended, gateway, stop)
 	go func() {
 		for {
 			select {
-			case <-ctx.Done():
+			case <-ended:
 				return
 			case s := <-steer:
-				obey(ctx, s, gateway, log, stop)
+				obey(ctx, s, gateway, log)
 			}
 		}
 	}()
@@ -86,7 +90,22 @@ func serve(cmd *cobra.Command, gateway *app.Gateway, log *slog.Logger, obeyed ..
 	return err
 }
 
-func obey(ctx context.Context, s os.Signal, gateway *app.Gateway, log *slog.Logger, stop func()) {
+// end obeys the signals that end the gateway: the first one drains, the second
+// cuts, and a third has its usual effect.
+func end(signals chan os.Signal, ended <-chan struct{}, gateway *app.Gateway, stop func()) {
+	for range 2 {
+		select {
+		case <-signals:
+			gateway.Stop()
+			stop() // also a hand-over that is under way
+		case <-ended:
+			return
+		}
+	}
+	signal.Stop(signals)
+}
+
+func obey(ctx context.Context, s os.Signal, gateway *app.Gateway, log *slog.Logger) {
 	switch s {
 	case syscall.SIGHUP:
 		gateway.Reload()
@@ -95,8 +114,6 @@ func obey(ctx context.Context, s os.Signal, gateway *app.Gateway, log *slog.Logg
 	case syscall.SIGUSR2:
 		if err := gateway.HandOver(ctx, [3]*os.File{os.Stdin, os.Stdout, os.Stderr}); err != nil {
 			log.Error("the sockets stay here", "error", err)
-			return
 		}
-		stop()
 	}
 }

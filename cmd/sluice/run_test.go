@@ -226,25 +226,55 @@ func TestDrainDeadline(t *testing.T) {
 	}
 }
 
+// TestSecondSignal ends a gateway in about a second, with nothing untold: what
+// it cuts has its line in the access log.
 func TestSecondSignal(t *testing.T) {
 	url, arrived, _ := gated(t)
 	dir := t.TempDir()
 	write(t, dir, "sluice.yaml", small+fmt.Sprintf("  - {id: slow, match: {path: /slow}, upstream: %q}\ndrain_timeout: 10m\n", url))
 	gateway := start(t, dir, "run")
-	conn, _ := dial(t, "tcp", gateway.addresses()["web"])
+	conn, in := dial(t, "tcp", gateway.addresses()["web"])
 	if _, err := io.WriteString(conn, "GET /slow HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
 	within(t, arrived, "the request is under way")
 	gateway.signal(syscall.SIGTERM)
 	gateway.logged("msg=draining", 1)
-	gatewaytest.WaitFor(t, "a second signal ends the gateway", func() bool {
-		_ = gateway.cmd.Process.Signal(syscall.SIGTERM) // fails once it has ended
-		return !gateway.running()
-	})
-	if status, ok := gateway.cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || !status.Signaled() || status.Signal() != syscall.SIGTERM {
+	began := time.Now()
+	gateway.signal(os.Interrupt)
+	if head, err := gatewaytest.ReadHead(in); err != nil || !strings.HasPrefix(head, "HTTP/1.1 503 ") || !strings.Contains(head, "\r\nConnection: close\r\n") {
+		t.Errorf("the exchange ended with %q, %v", head, err)
+	}
+	if code := gateway.exit(); code != exitFailed {
 		t.Errorf("the gateway ended by %v", gateway.cmd.ProcessState)
 	}
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	if n := strings.Count(gateway.out(), `"path":"/slow","protocol":"HTTP/1.1","status":503`); n != 1 {
+		t.Errorf("the cut exchange has %d lines in the access log:\n%s", n, gateway.out())
+	}
+	if text := "sluice: told to end at once, the gateway cut what was under way\n"; !strings.HasSuffix(gateway.log(), text) {
+		t.Error("nobody says why")
+	}
+}
+
+// TestSecondSignalWithNothingToCut: a second signal with nothing left to cut is no
+// failure.
+func TestSecondSignalWithNothingToCut(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "sluice.yaml", small)
+	gateway := start(t, dir, "run")
+	conn, in := dial(t, "tcp", gateway.addresses()["web"])
+	ask(t, conn, in, "/ping")
+	silent, _ := dial(t, "tcp", gateway.addresses()["web"]) // gets a moment
+	gateway.signal(syscall.SIGTERM)
+	gateway.logged("msg=draining", 1)
+	_ = gateway.cmd.Process.Signal(syscall.SIGTERM) // fails where it has ended
+	if code := gateway.exit(); code != 0 {
+		t.Errorf("the gateway ended by %v", gateway.cmd.ProcessState)
+	}
+	silent.Close()
 }
 
 func TestReaderOfTheLogLeaves(t *testing.T) {

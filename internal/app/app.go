@@ -63,9 +63,11 @@ type Gateway struct {
 	problems atomic.Pointer[[]model.Problem] // of the documents as last read; the slice is not changed
 	serving  chan struct{}                   // closed when the first snapshot serves
 
-	mu     sync.Mutex // guards the swap of the snapshot and what belongs to it
-	admin  *admin.Listener
-	ending bool // no snapshot is swapped any more
+	mu      sync.Mutex // guards the swap of the snapshot and what belongs to it
+	admin   *admin.Listener
+	phase   phase
+	begun   [phases]chan struct{} // by phase: closed when it has begun; not changed
+	leaving []*server.Listener    // that no snapshot has any more, and that drain
 }
 
 // RefusedError is a first configuration with problems: there is nothing to serve.
@@ -85,6 +87,9 @@ func New(o Options) *Gateway {
 	g := &Gateway{log: o.Log, metrics: telemetry.NewMetrics(0), source: o.Source, sockets: o.Sockets, values: o.Environment, serving: make(chan struct{})}
 	if g.sockets == nil {
 		g.sockets = &Sockets{}
+	}
+	for i := range g.begun {
+		g.begun[i] = make(chan struct{})
 	}
 	g.builder = snapshot.Builder{
 		Current:   &g.current,
@@ -149,11 +154,12 @@ func (g *Gateway) AdminAddr() net.Addr {
 // Current is the serving snapshot, nil before the first.
 func (g *Gateway) Current() *snapshot.Snapshot { return g.current.Load() }
 
-// Ready tells whether a snapshot serves and draining has not begun.
+// Ready tells whether a snapshot serves and draining has not begun. A gateway
+// whose sockets another process serves is as ready as that one.
 func (g *Gateway) Ready() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.current.Load() != nil && !g.ending
+	return g.current.Load() != nil && g.phase < draining
 }
 
 // Problems are those of the documents as last read.

@@ -5,12 +5,14 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
 	"sluice/internal/admin"
 	"sluice/internal/model"
 	"sluice/internal/provider"
+	"sluice/internal/server"
 	"sluice/internal/snapshot"
 )
 
@@ -89,6 +91,7 @@ func (g *Gateway) replace(compiled *snapshot.Compiled, source string) error {
 	g.metrics.SetMaxSeries(compiled.Gateway.MaxSeries)
 	next := g.builder.Build(compiled, revision)
 	api := admin.Acquire(next.Leases, compiled.Gateway.Admin.Address, g.api, g.sockets.Listen)
+	g.sockets.expect(compiled.Gateway)
 	if err := next.Commit(); err != nil {
 		next.Release()
 		if before != nil {
@@ -118,21 +121,29 @@ var errEnding = errors.New("the gateway ends")
 func (g *Gateway) swap(next *snapshot.Snapshot, api *admin.Listener) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.ending {
+	if g.phase > running {
 		return false
 	}
 	g.admin = api
-	g.current.Swap(next)
+	if before := g.current.Swap(next); before != nil {
+		g.leaving = slices.DeleteFunc(g.leaving, quiet)
+		for _, listener := range before.Listeners {
+			if !slices.Contains(next.Listeners, listener) {
+				g.leaving = append(g.leaving, listener)
+			}
+		}
+	}
 	for i, m := range next.Gateway.Listeners {
 		next.Listeners[i].Serve(m)
 	}
 	return true
 }
 
-// lastSnapshot is the one that serves, nil without: from here on it is the last.
-func (g *Gateway) lastSnapshot() *snapshot.Snapshot {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.ending = true
-	return g.current.Load()
+func quiet(listener *server.Listener) bool {
+	select {
+	case <-listener.Quiet():
+		return true
+	default:
+		return false
+	}
 }

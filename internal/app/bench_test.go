@@ -45,7 +45,9 @@ func BenchmarkReload(b *testing.B) {
 				reload(document)
 			}
 			b.StopTimer()
-			g.drain(b.Context())
+			if err := g.drain(b.Context()); err != nil {
+				b.Error(err)
+			}
 		})
 	}
 }

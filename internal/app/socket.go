@@ -13,6 +13,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"sluice/internal/model"
+	"sluice/internal/server"
 )
 
 // Variables that tell a new binary what it inherits.
@@ -35,6 +38,7 @@ type Sockets struct {
 	Pseudonym string // of the process group; empty: a new group
 	inherited map[string][]*os.File
 	ready     *os.File
+	ports     server.Ports
 }
 
 // Inherit takes what a process before handed to this one by its environment,
@@ -69,9 +73,22 @@ func (s *Sockets) Listen(network, address string) (net.Listener, error) {
 	if files := s.inherited[key]; len(files) > 0 {
 		s.inherited[key] = files[1:]
 		listener, err := net.FileListener(files[0])
-		return listener, errors.Join(err, files[0].Close())
+		if err := errors.Join(err, files[0].Close()); err != nil {
+			return nil, err
+		}
+		return s.ports.Keep(address, listener), nil
 	}
-	return (&net.ListenConfig{}).Listen(context.Background(), network, address)
+	return s.ports.Listen(network, address)
+}
+
+// expect says what a gateway will listen on: its other sockets are about to
+// close, and their ports may be listened on otherwise.
+func (s *Sockets) expect(gateway *model.Gateway) {
+	addresses := []string{gateway.Admin.Address}
+	for _, m := range gateway.Listeners {
+		addresses = append(addresses, m.Address)
+	}
+	s.ports.Expect(addresses)
 }
 
 // Done says that this process serves: the one before may stop. Sockets that no
@@ -92,10 +109,16 @@ func (s *Sockets) Done() {
 
 // HandOver starts the binary that is now at this one's path, with this one's
 // arguments and its sockets, and waits until it serves. streams are its
-// standard input, output and error. After a nil error this process is to drain;
-// after another it goes on as if nothing had been.
-func (g *Gateway) HandOver(ctx context.Context, streams [3]*os.File) error {
+// standard input, output and error. Then this process drains: Run returns once
+// clients have gone over to the new one, or drain_timeout is over. After an error
+// it goes on as if nothing had been.
+func (g *Gateway) HandOver(ctx context.Context, streams [3]*os.File) (err error) {
 	names, files, err := g.socketFiles()
+	defer func() {
+		if err != nil {
+			g.takeBack()
+		}
+	}()
 	defer func() {
 		for _, f := range files {
 			_ = f.Close() // duplicates; the child has its own
@@ -139,6 +162,7 @@ func (g *Gateway) HandOver(ctx context.Context, streams [3]*os.File) error {
 	case ok := <-served:
 		if ok {
 			g.log.Info("a new process has taken over", "pid", command.Process.Pid)
+			g.enter(yielding)
 			return nil
 		}
 		return fmt.Errorf("the new process ended before it served: %w", <-exited)
@@ -158,6 +182,9 @@ func (g *Gateway) socketFiles() (names []string, files []*os.File, err error) {
 	s := g.current.Load()
 	if s == nil {
 		return nil, nil, errors.New("nothing serves yet")
+	}
+	if g.phase > running {
+		return nil, nil, errEnding
 	}
 	add := func(address string, file func() (*os.File, error)) {
 		f, failed := file()
@@ -179,6 +206,18 @@ func (g *Gateway) socketFiles() (names []string, files []*os.File, err error) {
 	}
 	add(s.Gateway.Admin.Address, g.admin.File)
 	return names, files, err
+}
+
+// takeBack says that no other process has the sockets, after all.
+func (g *Gateway) takeBack() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if s := g.current.Load(); s != nil && g.phase != yielding {
+		for _, listener := range s.Listeners {
+			listener.TakeBack()
+		}
+		g.admin.TakeBack()
+	}
 }
 
 // inheritable returns the same descriptor as a file that a child can be given.
