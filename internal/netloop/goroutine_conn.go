@@ -71,7 +71,7 @@ func (c *goConn) readError(err error) error {
 
 // Write writes all of p.
 func (c *goConn) Write(p []byte) (int, error) {
-	if err := c.cannotSend(); err != nil {
+	if err := c.cannotSend(); err != nil || len(p) == 0 {
 		return 0, err
 	}
 	n, err := c.socket.Write(p)

@@ -1,0 +1,63 @@
+package netloop
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+)
+
+// socketAddress is what a network's address is to the kernel.
+func socketAddress(network, address string) (family int, to unix.Sockaddr, err error) {
+	if network == "unix" {
+		return unix.AF_UNIX, &unix.SockaddrUnix{Name: address}, nil
+	}
+	literal, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return 0, nil, fmt.Errorf("dial %s %s: %w", network, address, err)
+	}
+	if ip := literal.Addr().Unmap(); ip.Is4() {
+		return unix.AF_INET, &unix.SockaddrInet4{Port: int(literal.Port()), Addr: ip.As4()}, nil
+	}
+	to6 := &unix.SockaddrInet6{Port: int(literal.Port()), Addr: literal.Addr().As16()}
+	if zone := literal.Addr().Zone(); zone != "" {
+		device, err := net.InterfaceByName(zone)
+		if err != nil {
+			return 0, nil, fmt.Errorf("dial %s %s: %w", network, address, err)
+		}
+		to6.ZoneId = uint32(device.Index)
+	}
+	return unix.AF_INET6, to6, nil
+}
+
+// addrOf is a kernel's address as net has it.
+func addrOf(name unix.Sockaddr) net.Addr {
+	switch name := name.(type) {
+	case *unix.SockaddrInet4:
+		return net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.AddrFrom4(name.Addr), uint16(name.Port)))
+	case *unix.SockaddrInet6:
+		ip := netip.AddrFrom16(name.Addr)
+		if name.ZoneId != 0 {
+			if device, err := net.InterfaceByIndex(int(name.ZoneId)); err == nil {
+				ip = ip.WithZone(device.Name)
+			}
+		}
+		return net.TCPAddrFromAddrPort(netip.AddrPortFrom(ip, uint16(name.Port)))
+	case *unix.SockaddrUnix:
+		return &net.UnixAddr{Name: name.Name, Net: "unix"}
+	}
+	return nil
+}
+
+// options sets what every stream socket of ours has.
+func options(family, descriptor int) {
+	if family == unix.AF_UNIX {
+		return
+	}
+	// A socket without them works, only slower to answer or to notice the dead.
+	_ = unix.SetsockoptInt(descriptor, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1)
+	_ = unix.SetsockoptInt(descriptor, unix.SOL_SOCKET, unix.SO_KEEPALIVE, 1)
+	_ = unix.SetsockoptInt(descriptor, unix.IPPROTO_TCP, unix.TCP_KEEPIDLE, 15)
+	_ = unix.SetsockoptInt(descriptor, unix.IPPROTO_TCP, unix.TCP_KEEPINTVL, 15)
+}

@@ -1,0 +1,90 @@
+package netloop
+
+import (
+	"errors"
+	"net"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// add takes a socket into the loop.
+func (l *loop) add(descriptor int, remote net.Addr) (*loopConn, error) {
+	if l.stopping {
+		return nil, ErrStopped
+	}
+	if l.marks++; l.marks == 0 { // which listening sockets have
+		l.marks++
+	}
+	c := &loopConn{loop: l, descriptor: descriptor, mark: l.marks, remote: remote}
+	c.timer.owner = c
+	if err := l.control(unix.EPOLL_CTL_ADD, descriptor, unix.EPOLLIN|unix.EPOLLOUT|unix.EPOLLRDHUP|unix.EPOLLET, c.mark); err != nil {
+		return nil, err
+	}
+	for descriptor >= len(l.conns) {
+		l.conns = append(l.conns, make([]*loopConn, max(64, len(l.conns)))...)
+	}
+	l.conns[descriptor] = c
+	l.load.Add(1)
+	return c, nil
+}
+
+// forget takes a connection out of the table; its descriptor may be another's
+// soon.
+func (l *loop) forget(c *loopConn) {
+	l.conns[c.descriptor] = nil
+	l.load.Add(-1)
+}
+
+// Dial connects a socket.
+func (l *loop) Dial(network, address string, deadline time.Time) (Conn, error) {
+	family, to, err := socketAddress(network, address)
+	if err != nil {
+		return nil, err
+	}
+	c, err := l.dial(family, to, deadline)
+	if err != nil {
+		return nil, &net.OpError{Op: "dial", Net: network, Addr: addrOf(to), Err: err}
+	}
+	return c, nil
+}
+
+func (l *loop) dial(family int, to unix.Sockaddr, deadline time.Time) (*loopConn, error) {
+	descriptor, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("socket", err)
+	}
+	options(family, descriptor)
+	err = unix.Connect(descriptor, to)
+	under := errors.Is(err, unix.EINPROGRESS) || errors.Is(err, unix.EINTR)
+	if err != nil && !under {
+		_ = unix.Close(descriptor)
+		return nil, os.NewSyscallError("connect", err)
+	}
+	c, err := l.add(descriptor, addrOf(to))
+	if err != nil {
+		_ = unix.Close(descriptor)
+		return nil, err
+	}
+	c.writable = !under
+	if err := c.connected(l.at(deadline)); err != nil {
+		_ = c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// connected waits until the connection is made or refused.
+func (c *loopConn) connected(until int64) error {
+	c.writeUntil = until
+	if err := c.wait(&c.writable, &c.writer, &c.writeUntil); err != nil {
+		return err
+	}
+	c.writeUntil = 0
+	errno, err := unix.GetsockoptInt(c.descriptor, unix.SOL_SOCKET, unix.SO_ERROR)
+	if err == nil && errno != 0 {
+		err = os.NewSyscallError("connect", unix.Errno(errno))
+	}
+	return err
+}
