@@ -26,6 +26,15 @@ func write(descriptor int, p []byte) (int, unix.Errno) {
 	return int(n), errno
 }
 
+// nothing tells whether nothing can be read now, not even the end, from a look
+// that takes nothing away.
+func nothing(descriptor int) bool {
+	var one [1]byte
+	start := unsafe.Pointer(&one) //nolint:gosec // G103: as in read
+	_, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(descriptor), uintptr(start), 1, unix.MSG_PEEK|unix.MSG_DONTWAIT, 0, 0)
+	return errno == unix.EAGAIN
+}
+
 // look is epoll_pwait(2) without waiting.
 func look(epoll int, events []unix.EpollEvent) (int, unix.Errno) {
 	start := unsafe.Pointer(unsafe.SliceData(events)) //nolint:gosec // G103: as in read

@@ -1,11 +1,6 @@
 package netloop
 
-import (
-	"errors"
-	"time"
-
-	"golang.org/x/sys/unix"
-)
+import "time"
 
 // rest leaves an accepted connection without a task until something can be
 // read from it.
@@ -46,11 +41,8 @@ func (c *loopConn) serve() {
 // look tells whether something can be read, be it the end, from the system
 // itself.
 func (c *loopConn) look() bool {
-	if _, err := peek(c.descriptor); errors.Is(err, unix.EAGAIN) {
-		c.readable = false
-		return false
-	}
-	return true
+	c.readable = !nothing(c.descriptor)
+	return c.readable
 }
 
 // askTimer sees to it that the connection is looked at by a time.
