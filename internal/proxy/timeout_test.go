@@ -321,3 +321,27 @@ func TestClientIsNotBlamedForTheEndpointsTime(t *testing.T) {
 		g.quiet(0)
 	})
 }
+
+// early is a transport whose endpoint answers while it takes the request.
+type early struct{ pauses []time.Duration }
+
+func (e early) RoundTrip(ctx context.Context, request *message.Request, _ func(int, message.Fields)) (*message.Response, error) {
+	go func() { _, _ = io.Copy(io.Discard, request.Body) }()
+	return &message.Response{Status: 200, Length: message.Unknown, Body: &paced{ctx: ctx, pauses: e.pauses}}, nil
+}
+
+// An endpoint that stops in the middle of its answer is at fault, whatever the
+// client has yet to send.
+func TestSilenceBothWaysAfterTheHead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := forward(t, &model.Route{Timeouts: model.RouteTimeouts{Idle: 5 * time.Second}}, early{seconds(1, 100)}, model.Endpoint{URL: "http://e", Weight: 1})
+		x := exchange(t.Context(), post(drip(t.Context(), seconds(50)...), message.Unknown))
+		if err := g.Serve(x); err != nil {
+			t.Fatal(err)
+		}
+		_, err := io.Copy(io.Discard, x.Response.Body)
+		wantError(t, err, pipeline.UpstreamTimeout, 504)
+		x.Response.Close()
+		g.quiet(1)
+	})
+}

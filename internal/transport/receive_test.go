@@ -2,10 +2,14 @@ package transport
 
 import (
 	"bytes"
+	"context"
 	"io"
+	"net"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"sluice/internal/message"
 	"sluice/internal/pipeline"
@@ -269,18 +273,40 @@ func TestContentOfEmptyResponsesIsNoAnswer(t *testing.T) {
 				}
 			}
 		})
-		transport := open(t, endpoint, setup{})
-		for range 50 {
-			empty := get("/empty")
-			empty.Method = test.method
-			ask(t, transport, empty)
-			request := post(strings.NewReader("x"), 1)
-			if name == "behind content" { // then one without content alone is sure to be sent again
-				request = get("/")
-			}
-			if _, body := ask(t, transport, request); body != "ok" {
-				t.Fatalf("%s: the next request's answer is %q", name, body)
-			}
+		// A connection that becomes idle goes to one that waits at once, since it
+		// takes some time to make another.
+		slow := func(_ context.Context, network, address string) (net.Conn, error) {
+			<-time.After(time.Millisecond)
+			return net.Dial(network, address)
 		}
+		transport := open(t, endpoint, setup{dial: slow})
+		var wait sync.WaitGroup
+		for range 8 {
+			wait.Go(func() {
+				for range 20 {
+					empty, full := get("/empty"), post(strings.NewReader("x"), 1)
+					empty.Method = test.method
+					if name == "behind content" { // then one without content alone is sure to be sent again
+						full = get("/")
+					}
+					for _, request := range []*message.Request{empty, full} {
+						response, err := transport.RoundTrip(t.Context(), request, nil)
+						if err != nil {
+							t.Errorf("%s: %s %s: %v", name, request.Method, request.Path, err)
+							return
+						}
+						if response.Body == nil {
+							continue
+						}
+						body, err := io.ReadAll(response.Body)
+						if err != nil || string(body) == "evil" || request == full && string(body) != "ok" {
+							t.Errorf("%s: the answer to %s %s is %q, %v", name, request.Method, request.Path, body, err)
+							return
+						}
+					}
+				}
+			})
+		}
+		wait.Wait()
 	}
 }
