@@ -89,7 +89,7 @@ func TestReloadBySignal(t *testing.T) {
 	defer holder.Close()
 	address := holder.Addr().String()
 	write(t, dir, "sluice.yaml", strings.Replace(small, "listeners: {", fmt.Sprintf("listeners: {more: {address: %q}, ", address), 1))
-	gateway.logged(`msg="configuration refused" problem="sluice.yaml: cannot listen on `+address+": address already in use\"", 1)
+	gateway.logged(`msg="configuration refused" problem="sluice.yaml:1:29: cannot listen on `+address+": address already in use (it is tried again every 2s)\"", 1)
 	holder.Close()
 	gateway.signal(syscall.SIGHUP)
 	gateway.logged("revision=2", 1)

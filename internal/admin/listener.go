@@ -90,9 +90,9 @@ func (l *Listener) Release() {
 	socket := l.socket
 	l.mu.Unlock()
 	go func() {
-		socket.Part()
 		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 		defer cancel()
+		socket.Part(ctx)
 		if l.server.Shutdown(ctx) != nil { // a profile may run for longer
 			_ = l.server.Close()
 		}

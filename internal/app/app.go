@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
@@ -36,6 +37,10 @@ type Options struct {
 	// Environment is what documents take values from; the zero value: the
 	// process's variables, and files.
 	Environment config.Environment
+	// RetryEvery is how often a change is tried again that something outside of
+	// the documents keeps from serving, as an address that somebody else has.
+	// 0: 2 s.
+	RetryEvery time.Duration
 }
 
 // Source is a provider that can be told what else its documents depend on, and
@@ -60,8 +65,10 @@ type Gateway struct {
 	source   Source
 	sockets  *Sockets
 	values   config.Environment
-	problems atomic.Pointer[[]model.Problem] // of the documents as last read; the slice is not changed
-	serving  chan struct{}                   // closed when the first snapshot serves
+
+	retryEvery time.Duration
+	problems   atomic.Pointer[[]model.Problem] // of the documents as last read; the slice is not changed
+	serving    chan struct{}                   // closed when the first snapshot serves
 
 	mu      sync.Mutex // guards the swap of the snapshot and what belongs to it
 	admin   *admin.Listener
@@ -84,7 +91,7 @@ func (e *RefusedError) Error() string {
 
 // New returns a gateway that is ready to Run. It starts nothing.
 func New(o Options) *Gateway {
-	g := &Gateway{log: o.Log, metrics: telemetry.NewMetrics(0), source: o.Source, sockets: o.Sockets, values: o.Environment, serving: make(chan struct{})}
+	g := &Gateway{log: o.Log, metrics: telemetry.NewMetrics(0), source: o.Source, sockets: o.Sockets, values: o.Environment, retryEvery: cmp.Or(o.RetryEvery, retryEvery), serving: make(chan struct{})}
 	if g.sockets == nil {
 		g.sockets = &Sockets{}
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -16,45 +17,94 @@ import (
 	"sluice/internal/snapshot"
 )
 
+// change is an update on its way to serve.
+type change struct {
+	update   provider.Update
+	compiled *snapshot.Compiled // nil before it is resolved, and if it is refused
+	problems []model.Problem    // of the documents
+	failed   string             // why it could not be started when that was tried last
+}
+
 // apply is the one step that every change of the configuration leads to:
 // resolve, build, swap. With a problem nothing changes. It returns the
-// problems, warnings among them.
-func (g *Gateway) apply(update provider.Update) []model.Problem {
-	began := time.Now()
-	problems := update.Problems
-	var compiled *snapshot.Compiled
-	if !model.Refused(problems) {
-		var files []string
-		var found []model.Problem
-		compiled, files, found = snapshot.Compile(update.Documents, g.builder.Kinds, g.values)
-		problems = append(problems, found...)
-		g.source.Watch(files)
+// problems, warnings among them; again says that the same change may do later,
+// as its only problem is outside of the documents: an address that somebody
+// else has, a folder that is not there.
+func (g *Gateway) apply(c *change) (problems []model.Problem, again bool) {
+	began, first := time.Now(), c.compiled == nil
+	if first {
+		g.resolve(c)
 	}
-	if compiled != nil {
-		if serving := g.current.Load(); serving != nil && serving.SHA256 == compiled.SHA256 {
+	problems = c.problems
+	serves := false
+	if c.compiled != nil {
+		if serving := g.current.Load(); serving != nil && serving.SHA256 == c.compiled.SHA256 {
 			g.problems.Store(&problems)
 			level := slog.LevelDebug
-			if update.Forced { // whoever asked waits for an answer
+			if c.update.Forced { // whoever asked waits for an answer
 				level = slog.LevelInfo
 			}
 			g.log.Log(context.Background(), level, "the documents did not change", "revision", serving.Revision.Number)
-			return problems
+			return problems, false
 		}
-		switch err := g.replace(compiled, update.Source); {
+		switch err := g.replace(c.compiled, c.update.Source); {
 		case errors.Is(err, errEnding):
-			return nil
+			return nil, false
 		case err != nil:
-			problems = append(problems, model.Problem{Position: model.Position{File: update.Documents[0].Name}, Message: cmp.Or(errors.Unwrap(err), err).Error()}) // without the lease's key, which says it twice
-			compiled = nil
+			problem := g.outside(c, err)
+			problems, again = append(slices.Clip(problems), problem), true
+			if problem.Message == c.failed { // it is told already
+				g.log.Debug("configuration refused again", "problem", problem.Error())
+				return problems, again
+			}
+			c.failed = problem.Message
+		default:
+			serves = true
 		}
 	}
 	g.problems.Store(&problems)
-	if compiled == nil {
+	if !serves && first {
 		g.metrics.ConfigRefused()
-		if g.current.Load() == nil {
-			return problems // Run returns them, and its caller tells
-		}
 	}
+	if g.current.Load() == nil {
+		return problems, again // Run returns them, and its caller tells
+	}
+	g.tell(problems)
+	if serves {
+		revision := g.current.Load().Revision
+		g.log.Info("configuration serves", "revision", revision.Number, "listeners", g.addresses(), "admin", g.AdminAddr().String(), "routes", len(c.compiled.Gateway.Routes), "took", time.Since(began).Round(time.Microsecond))
+	}
+	return problems, again
+}
+
+// resolve reads the documents of a change.
+func (g *Gateway) resolve(c *change) {
+	c.problems = c.update.Problems
+	if model.Refused(c.problems) {
+		return
+	}
+	compiled, files, found := snapshot.Compile(c.update.Documents, g.builder.Kinds, g.values)
+	c.compiled, c.problems = compiled, append(slices.Clip(c.problems), found...)
+	g.source.Watch(files)
+}
+
+// outside is the problem of a change that could not be started: at the address
+// that could not be had, else at the documents as a whole.
+func (g *Gateway) outside(c *change, err error) model.Problem {
+	problem := model.Problem{Position: model.Position{File: c.update.Documents[0].Name}}
+	var bind *server.BindError
+	if errors.As(err, &bind) {
+		problem = c.compiled.At(bind.Address)
+	}
+	problem.Message = cmp.Or(errors.Unwrap(err), err).Error() // without the lease's key, which says it twice
+	if g.current.Load() != nil {
+		problem.Hint = fmt.Sprintf("it is tried again every %v", g.retryEvery)
+	}
+	return problem
+}
+
+// tell logs problems.
+func (g *Gateway) tell(problems []model.Problem) {
 	for _, p := range problems {
 		if p.Warning {
 			g.log.Warn("configuration", "problem", p.Error())
@@ -62,12 +112,6 @@ func (g *Gateway) apply(update provider.Update) []model.Problem {
 			g.log.Error("configuration refused", "problem", p.Error())
 		}
 	}
-	if compiled != nil {
-		revision := g.current.Load().Revision
-		g.metrics.ConfigServed(uint64(revision.Number), revision.Time)
-		g.log.Info("configuration serves", "revision", revision.Number, "listeners", g.addresses(), "admin", g.AdminAddr().String(), "routes", len(compiled.Gateway.Routes), "took", time.Since(began).Round(time.Microsecond))
-	}
-	return problems
 }
 
 // addresses are those of the listeners that serve, for the log.
@@ -104,6 +148,7 @@ func (g *Gateway) replace(compiled *snapshot.Compiled, source string) error {
 		return errEnding
 	}
 	g.history.Add(revision, compiled.Documents)
+	g.metrics.ConfigServed(uint64(revision.Number), revision.Time)
 	if before != nil {
 		before.Release()
 	} else {

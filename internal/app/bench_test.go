@@ -32,7 +32,7 @@ func BenchmarkReload(b *testing.B) {
 			g := New(Options{Source: still{}, Log: slog.New(slog.DiscardHandler), Stdout: io.Discard, Stderr: io.Discard})
 			revision := 0
 			reload := func(document config.Document) {
-				if problems := g.apply(provider.Update{Documents: []config.Document{document}}); model.Refused(problems) {
+				if problems, _ := g.apply(&change{update: provider.Update{Documents: []config.Document{document}}}); model.Refused(problems) {
 					b.Fatal(problems)
 				}
 			}

@@ -21,6 +21,9 @@ const (
 	sourceTimeout = time.Second     // for a source that reads from a file system that hangs
 )
 
+// retryEvery is the RetryEvery of Options that say nothing.
+const retryEvery = 2 * time.Second
+
 // errEnded is a source that ended without being told to, and without a cause.
 var errEnded = errors.New("it ended")
 
@@ -67,7 +70,9 @@ func (g *Gateway) Stop() {
 // is called once.
 //
 // A change of the configuration is applied beside it, one at a time; one that
-// hangs, as in reading a file, does not keep Run from draining.
+// hangs, as in reading a file, does not keep Run from draining. One that only
+// something outside of the documents keeps from serving is tried again until
+// another one comes.
 func (g *Gateway) Run(ctx context.Context) error {
 	defer context.AfterFunc(ctx, func() { g.enter(draining) })()
 	watching, stopWatching := context.WithCancel(context.WithoutCancel(ctx))
@@ -87,20 +92,41 @@ func (g *Gateway) Run(ctx context.Context) error {
 		stopWatching()
 		waitFor(stopped, sourceTimeout)
 	}()
-	applied := make(chan []model.Problem, 1)
+	type outcome struct {
+		problems []model.Problem
+		again    bool
+	}
+	applied := make(chan outcome, 1)
 	next := updates // nil while a change is under way: the next one waits in the source
+	var latest *change
+	start := func() { //nolint:contextcheck // what it starts outlives Run
+		next = nil
+		go func() {
+			problems, again := g.apply(latest)
+			applied <- outcome{problems, again}
+		}()
+	}
+	retry := time.NewTimer(0)
+	retry.Stop()
+	defer retry.Stop()
 	for {
 		select {
 		case <-g.begun[yielding]:
 			return g.drain(watching)
 		case update := <-next:
-			next = nil
-			go func() { applied <- g.apply(update) }() //nolint:contextcheck // what it starts outlives Run
-		case problems := <-applied:
+			retry.Stop()
+			latest = &change{update: update}
+			start()
+		case o := <-applied:
 			next = updates
-			if g.current.Load() == nil && model.Refused(problems) {
-				return &RefusedError{problems}
+			if g.current.Load() == nil && model.Refused(o.problems) {
+				return &RefusedError{o.problems}
 			}
+			if o.again {
+				retry.Reset(g.retryEvery)
+			}
+		case <-retry.C:
+			start()
 		case <-stopped:
 			g.enter(draining)
 			return errors.Join(fmt.Errorf("watching the configuration: %w", cmp.Or(failure, errEnded)), g.drain(watching))

@@ -2,11 +2,16 @@ package app_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
+	"log/slog"
+	"net"
 	"net/http"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"sluice/internal/app"
 	"sluice/internal/config"
@@ -82,6 +87,39 @@ func TestChangeThatHangs(t *testing.T) {
 	}
 }
 
+// TestChangeIsTriedAgain takes a change once the address that it needs is free.
+// Meanwhile it is told and counted once; a newer change takes its place.
+func TestChangeIsTriedAgain(t *testing.T) {
+	holder, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer holder.Close()
+	address := holder.Addr().String()
+	debug := &log{}
+	r := run(t, func(o *app.Options) {
+		o.Log = slog.New(slog.NewTextHandler(debug, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		o.RetryEvery = time.Millisecond
+	})
+	change := strings.Replace(routes("/b"), "listeners: {", fmt.Sprintf("listeners: {more: {address: %q}, ", address), 1)
+	r.say(routes("/a"))
+	<-r.Serving()
+	r.say(change)
+	gatewaytest.WaitFor(t, "it is tried several times", func() bool { return strings.Count(debug.String(), `msg="configuration refused again"`) >= 5 })
+	if refused, told := r.metric("gateway_config_reloads_total", "failure"), strings.Count(debug.String(), `msg="configuration refused"`); refused != 1 || told != 1 || len(r.Problems()) != 1 {
+		t.Errorf("counted %v times, told %d times, problems %v", refused, told, r.Problems())
+	}
+	r.say(routes("/c"))
+	gatewaytest.WaitFor(t, "the next change serves", func() bool { return r.revision() == 2 && len(r.Problems()) == 0 })
+	r.say(change)
+	gatewaytest.WaitFor(t, "the problem shows again", func() bool { return len(r.Problems()) == 1 })
+	holder.Close()
+	gatewaytest.WaitFor(t, "the address serves", func() bool { return r.revision() == 3 && len(r.Problems()) == 0 })
+	if got, _ := status(t, "http://"+address+"/b"); got != 204 {
+		t.Errorf("it answers %d", got)
+	}
+}
+
 // deaf is a source that does not notice its end.
 type deaf struct {
 	*source
@@ -109,4 +147,114 @@ func TestSourceThatHangs(t *testing.T) {
 		t.Error(err)
 	}
 	close(d.end)
+}
+
+// gated is an endpoint whose answers wait until the gate opens.
+func gated(t *testing.T) (url string, arrived, gate chan struct{}) {
+	t.Helper()
+	arrived, gate = make(chan struct{}, 16), make(chan struct{})
+	url = gatewaytest.NewHTTP(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		arrived <- struct{}{}
+		select {
+		case <-gate:
+			_, _ = io.WriteString(w, "late")
+		case <-r.Context().Done():
+		}
+	}))
+	return url, arrived, gate
+}
+
+// TestDrainOfWhatAReloadLeft: exchanges of a listener that a reload removed
+// finish, too, when the gateway ends.
+func TestDrainOfWhatAReloadLeft(t *testing.T) {
+	url, arrived, gate := gated(t)
+	config := func(listeners string) string {
+		return fmt.Sprintf("listeners: {%s}\nadmin: {address: \"127.0.0.1:0\"}\naccess_log: {output: none}\nroutes: [{id: up, match: {path: /up}, upstream: %q}]\n", listeners, url)
+	}
+	r := run(t)
+	r.say(config(`gone: {address: "127.0.0.1:0"}`))
+	<-r.Serving()
+	answered := make(chan string, 1)
+	gone := r.Addr("gone").String()
+	go func() {
+		got, body := status(t, "http://"+gone+"/up")
+		answered <- fmt.Sprint(got, body)
+	}()
+	<-arrived
+	r.say(config(`web: {address: "127.0.0.1:0"}`))
+	gatewaytest.WaitFor(t, "the next configuration serves", func() bool { return r.revision() == 2 })
+	r.stop()
+	gatewaytest.WaitFor(t, "it drains", func() bool { return strings.Contains(r.log.String(), "msg=draining") })
+	select {
+	case err := <-r.done:
+		t.Fatalf("it did not wait: %v", err)
+	case <-time.After(100 * time.Millisecond): // as a gateway that does not wait would end
+	}
+	close(gate)
+	if got := <-answered; got != "200late" {
+		t.Errorf("the exchange ended with %s", got)
+	}
+	if err := r.end(); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestStop drains at the first call and cuts at the second.
+func TestStop(t *testing.T) {
+	url, arrived, gate := gated(t)
+	defer close(gate)
+	r := run(t)
+	r.say(small + fmt.Sprintf("drain_timeout: 10m\nroutes: [{id: up, match: {path: /up}, upstream: %q}]\n", url))
+	<-r.Serving()
+	answered := make(chan int, 1)
+	web := r.Addr("web").String()
+	go func() {
+		got, _ := status(t, "http://"+web+"/up")
+		answered <- got
+	}()
+	<-arrived
+	r.Stop()
+	gatewaytest.WaitFor(t, "it drains", func() bool { return strings.Contains(r.log.String(), "msg=draining") })
+	if r.Ready() {
+		t.Error("it is ready")
+	}
+	r.Stop()
+	if err := r.end(); !errors.Is(err, app.ErrCut) {
+		t.Errorf("it ended with %v", err)
+	}
+	if got := <-answered; got != 503 {
+		t.Errorf("the exchange ended with %d", got)
+	}
+	r.Stop() // is nothing
+}
+
+// TestAddressesChangeOnTheirPorts widens and narrows the addresses of a listener
+// and of the admin API, which have to share their ports with themselves.
+func TestAddressesChangeOnTheirPorts(t *testing.T) {
+	ports := []string{freePort(t), freePort(t)}
+	r := run(t)
+	for n, host := range []string{"127.0.0.1", "0.0.0.0", "127.0.0.1", "", "localhost"} {
+		r.say(fmt.Sprintf("listeners: {web: {address: %q}}\nadmin: {address: %q, token: t0ken}\naccess_log: {output: none}\nroutes: [{match: {path: /p}, respond: {body: \"%d\"}}]\n", host+":"+ports[0], host+":"+ports[1], n))
+		gatewaytest.WaitFor(t, fmt.Sprintf("%q serves", host), func() bool { return r.revision() == n+1 })
+		if got, body := status(t, "http://127.0.0.1:"+ports[0]+"/p"); got != 200 || body != fmt.Sprint(n) {
+			t.Errorf("%q answers %d %q", host, got, body)
+		}
+		if got, _ := status(t, "http://127.0.0.1:"+ports[1]+"/_gateway/ready"); got != 200 {
+			t.Errorf("the admin API on %q answers %d", host, got)
+		}
+	}
+}
+
+func freePort(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "0.0.0.0:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
 }

@@ -61,7 +61,7 @@ func (r *resolver) listener(name string, l *listener) {
 		}
 	}
 	r.lookAtSocket(l.below("address"), address)
-	built.Address = address
+	built.Address, built.Position = address, l.below("address").position()
 	r.gateway.Listeners = append(r.gateway.Listeners, built)
 }
 

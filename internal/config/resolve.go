@@ -313,7 +313,7 @@ func (r *resolver) admin(a *admin) {
 	if a.Name != "" && !isToken(a.Name) {
 		r.out.add(a.below("name"), fmt.Sprintf("name must be a token as RFC 9110 5.6.2 has it, not %s", short(a.Name)), "use letters, digits, - and _")
 	}
-	r.gateway.Admin = model.Admin{Address: address, Token: a.Token, Public: a.Public, Hosts: hosts, Name: a.Name}
+	r.gateway.Admin = model.Admin{Address: address, Token: a.Token, Public: a.Public, Hosts: hosts, Name: a.Name, Position: where.position()}
 }
 
 func (r *resolver) accessLog(l *accessLog) {

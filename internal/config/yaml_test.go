@@ -36,7 +36,7 @@ func TestSpellings(t *testing.T) {
 			got.Listeners[0].Limits.Headers = 10
 		}
 		for _, g := range []*model.Gateway{want, got} {
-			g.Routes[0].Position = model.Position{}
+			g.Routes[0].Position, g.Listeners[0].Position, g.Admin.Position = model.Position{}, model.Position{}, model.Position{}
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s: %s", name, diff)

@@ -33,6 +33,8 @@ type Admin struct {
 	Public  []string // health, ready, metrics: what needs no token
 	Hosts   []string // names it answers to besides loopback and its own address
 	Name    string   // the pseudonym in Via; empty: a random one
+	// Position is of the address; it is no part of what the value means.
+	Position Position `json:"-"`
 }
 
 // AccessLog is where and how exchanges are logged.
@@ -61,6 +63,8 @@ type Listener struct {
 	Timeouts       ListenerTimeouts
 	Limits         ListenerLimits
 	Paths          Paths
+	// Position is of the address; it is no part of what the value means.
+	Position Position `json:"-"`
 }
 
 // ListenerTimeouts bound how long a client may take. 0 means without bound.

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"net"
 	"os"
 	"time"
@@ -26,11 +27,17 @@ func (s *Socket) Listener() net.Listener { return s.inner.Listener }
 
 // Part is to be called before the socket is closed by whoever accepts. Where
 // another one of the same Ports serves a part of its address, connections that
-// begin are kept for that one, and those that have begun get a moment to be made.
-func (s *Socket) Part() {
+// begin are kept for that one, and those that have begun get a moment to be made,
+// at most until ctx ends.
+func (s *Socket) Part(ctx context.Context) {
 	if kept, ok := s.inner.Listener.(*port); ok && kept.shared() {
 		if raw, err := kept.SyscallConn(); err == nil && deafen(raw) == nil {
-			time.Sleep(standard().handshake)
+			moment := time.NewTimer(standard().handshake)
+			defer moment.Stop()
+			select {
+			case <-moment.C:
+			case <-ctx.Done():
+			}
 		}
 	}
 }

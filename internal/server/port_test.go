@@ -249,7 +249,7 @@ func TestPart(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer before.Close()
-	narrow.Part()
+	narrow.Part(t.Context())
 	if accepted, err := narrow.Listener().Accept(); err != nil || accepted.RemoteAddr().String() != before.LocalAddr().String() {
 		t.Fatalf("who had connected is not there: %v", err)
 	} else {

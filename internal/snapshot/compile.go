@@ -24,7 +24,13 @@ type Compiled struct {
 	Gateway   *model.Gateway
 	Router    *router.Router
 	SHA256    string // of the documents and of what they took in
+
+	places map[string]model.Problem // by the address that they point at; without a message
 }
+
+// At is a problem at the place of an address that is listened on, for whoever
+// knows what is wrong with it.
+func (c *Compiled) At(address string) model.Problem { return c.places[address] }
 
 // Compile resolves documents, compiles their routes, and starts nothing. The
 // problems are sorted by position; with one that is more than a warning among
@@ -46,7 +52,24 @@ func Compile(documents []config.Document, kinds []pipeline.Kind, environment con
 	if model.Refused(problems) {
 		return nil, resolved.Files, problems
 	}
-	return &Compiled{documents, resolved.Gateway, table, hash(documents, in)}, resolved.Files, problems
+	return &Compiled{documents, resolved.Gateway, table, hash(documents, in), places(&resolved)}, resolved.Files, problems
+}
+
+// places are those of the addresses, with their lines.
+func places(resolved *config.Result) map[string]model.Problem {
+	positions := map[string]model.Position{resolved.Gateway.Admin.Address: resolved.Gateway.Admin.Position}
+	for _, m := range resolved.Gateway.Listeners {
+		positions[m.Address] = m.Position
+	}
+	found := map[string]model.Problem{}
+	for address, position := range positions {
+		for _, p := range resolved.Locate([]model.Problem{{Position: position}}) {
+			if p.Position == position && p.Message == "" {
+				found[address] = p
+			}
+		}
+	}
+	return found
 }
 
 // configKinds is the half of the kinds that decodes and validates.
