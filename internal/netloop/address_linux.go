@@ -50,6 +50,15 @@ func addrOf(name unix.Sockaddr) net.Addr {
 	return nil
 }
 
+// localOf is the address of a socket's own end; nil, if it is not known.
+func localOf(descriptor int) net.Addr {
+	name, err := unix.Getsockname(descriptor)
+	if err != nil {
+		return nil
+	}
+	return addrOf(name)
+}
+
 // options sets what every stream socket of ours has.
 func options(family, descriptor int) {
 	if family == unix.AF_UNIX {

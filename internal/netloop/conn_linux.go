@@ -287,14 +287,6 @@ func (c *loopConn) LocalAddr() net.Addr {
 	return c.local
 }
 
-func localOf(descriptor int) net.Addr {
-	name, err := unix.Getsockname(descriptor)
-	if err != nil {
-		return nil
-	}
-	return addrOf(name)
-}
-
 // RemoteAddr is the other end.
 func (c *loopConn) RemoteAddr() net.Addr { return c.remote }
 

@@ -3,13 +3,8 @@
 package netloop
 
 import (
-	"fmt"
 	"io"
 	"log/slog"
-	"math/rand/v2"
-	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -34,10 +29,10 @@ func inside(t testing.TB, l *loop, f func()) {
 }
 
 // TestFair measures by progress: both ends of an exchange are tasks of the loop
-// that moves as many bytes as it can. Between question and answer that transfer
-// may move a few slices.
+// that moves as many bytes as it can. Between question and answer its transfers
+// may move a few slices each.
 func TestFair(t *testing.T) {
-	const exchanges, bound = 100, 8 * slice
+	const exchanges, bound = 100, 16 * slice
 	b, _ := newLoops(t, 1)
 	listening := listen(t, "tcp")
 	if _, err := b.Listen(listening, echo, ListenOptions{}); err != nil {
@@ -69,6 +64,11 @@ func TestFair(t *testing.T) {
 				moved += n
 			}
 		})
+		endless := beside(x, func() { // no socket holds it up
+			for l := x.(*loop); busy; moved += 64 << 10 {
+				l.share(64 << 10)
+			}
+		})
 		client, err := x.Dial("tcp", listening.Addr().String(), time.Time{})
 		if err != nil {
 			t.Error(err)
@@ -85,7 +85,7 @@ func TestFair(t *testing.T) {
 		}
 		busy = false
 		_ = client.Close()
-		_, _ = sending.Wait(time.Time{}), reading.Wait(time.Time{})
+		_, _, _ = sending.Wait(time.Time{}), reading.Wait(time.Time{}), endless.Wait(time.Time{})
 		_, _ = sender.Close(), source.Close()
 		if worst > bound {
 			t.Errorf("%d bytes were moved during one exchange", worst)
@@ -93,37 +93,44 @@ func TestFair(t *testing.T) {
 	})
 }
 
-// TestSmallCalls has a task that finds bytes at each call make way, too: a call
-// costs time, however little it moves.
+// TestSmallCalls has a task whose calls never wait make way, too: a call costs
+// time, however little it moves.
 func TestSmallCalls(t *testing.T) {
-	b, _ := newLoops(t, 1)
-	b.task(t, func(x Executor) {
-		c, peer := pair(t, x, "tcp")
-		defer func() { _ = c.Close() }()
-		const n = 1000
-		_, _ = peer.Write(make([]byte, n))
-		turns, busy := 0, true
-		last := x.NewEvent()
-		var other func()
-		other = func() {
-			if turns++; busy {
+	const n = 1000
+	for name, call := range map[string]func(c Conn) error{
+		"read":  func(c Conn) error { _, err := c.Read(make([]byte, 1)); return err },
+		"write": func(c Conn) error { _, err := c.Write(make([]byte, 1)); return err },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, _ := newLoops(t, 1)
+			b.task(t, func(x Executor) {
+				c, peer := pair(t, x, "tcp")
+				defer func() { _ = c.Close() }()
+				_, _ = peer.Write(make([]byte, n))
+				turns, busy := 0, true
+				last := x.NewEvent()
+				var other func()
+				other = func() {
+					if turns++; busy {
+						x.Go(other)
+					} else {
+						last.Set()
+					}
+				}
 				x.Go(other)
-			} else {
-				last.Set()
-			}
-		}
-		x.Go(other)
-		for range n {
-			if _, err := c.Read(make([]byte, 1)); err != nil {
-				t.Errorf("read: %v", err)
-			}
-		}
-		busy = false
-		_ = last.Wait(time.Time{})
-		if want := n*callBytes/slice - 2; turns < want {
-			t.Errorf("others had %d turns, want at least %d", turns, want)
-		}
-	})
+				for range n {
+					if err := call(c); err != nil {
+						t.Errorf("%v", err)
+					}
+				}
+				busy = false
+				_ = last.Wait(time.Time{})
+				if want := n*callBytes/slice - 2; turns < want {
+					t.Errorf("others had %d turns, want at least %d", turns, want)
+				}
+			})
+		})
+	}
 }
 
 // TestRestsWithoutTask looks at what connections at rest have.
@@ -208,114 +215,4 @@ func TestOldEvents(t *testing.T) {
 		}
 	})
 	_ = loops
-}
-
-// TestMisuse has mistakes that would corrupt a loop found at once.
-func TestMisuse(t *testing.T) {
-	b, loops := newLoops(t, 1)
-	l := loops.all[0]
-	found := func(what string, f func()) {
-		defer func() {
-			if value := fmt.Sprint(recover()); !strings.HasPrefix(value, "BUG: ") {
-				t.Errorf("%s: %v", what, value)
-			}
-		}()
-		f()
-	}
-	inside(t, l, func() {
-		found("a wait in no task", func() { _ = l.NewEvent().Wait(time.Time{}) })
-	})
-	b.task(t, func(x Executor) {
-		c, _ := pair(t, x, "tcp")
-		e := x.NewEvent()
-		reading := beside(x, func() { _, _ = c.Read(make([]byte, 1)) })
-		waiting := beside(x, func() { _ = e.Wait(time.Time{}) })
-		_ = beside(x, func() {}).Wait(time.Time{})
-		found("two readers", func() { _, _ = c.Read(make([]byte, 1)) })
-		found("two waiters", func() { _ = e.Wait(time.Time{}) })
-		e.Set()
-		_ = c.Close()
-		_, _ = reading.Wait(time.Time{}), waiting.Wait(time.Time{})
-	})
-}
-
-// TestWatchdog names the task that holds up its loop, once.
-func TestWatchdog(t *testing.T) {
-	b, _ := newLoops(t, 2)
-	b.task(t, func(Executor) {
-		holdUp(t, func() bool { return strings.Contains(b.log.String(), "holds up an event loop") })
-	})
-	if told := b.log.String(); !strings.Contains(told, "netloop.holdUp") || strings.Count(told, "holds up") != 1 {
-		t.Errorf("the log says:\n%s", told)
-	}
-}
-
-func holdUp(t testing.TB, until func() bool) {
-	t.Helper()
-	eventually(t, "the watchdog speaks", until)
-}
-
-// TestTimers holds the heap to a list that is searched.
-func TestTimers(t *testing.T) {
-	random := rand.New(rand.NewPCG(1, 2))
-	var heap timers
-	all := make([]timer, 50)
-	for range 20000 {
-		one := &all[random.IntN(len(all))]
-		switch random.IntN(4) {
-		case 0:
-			heap.remove(one)
-		case 1:
-			now, first := random.Int64N(1000), heap.next()
-			if got := heap.due(now); (got != nil) != (first != 0 && first <= now) || got != nil && (got.at != first || got.place != 0) {
-				t.Fatalf("due at %d: %+v, first is %d", now, got, first)
-			}
-		default:
-			at, before, set := random.Int64N(1000)+1, one.at, one.place > 0
-			heap.ask(one, at)
-			if want := at; set && before < want && one.at != before || !set && one.at != want {
-				t.Fatalf("asked for %d, had %d, %v: got %d", at, before, set, one.at)
-			}
-		}
-		least, count := int64(0), 0
-		for i := range all {
-			if all[i].place > 0 {
-				count++
-				least = soonest(least, all[i].at)
-				if heap.heap[all[i].place-1] != &all[i] {
-					t.Fatal("an entry is not in its place")
-				}
-			}
-		}
-		if count != len(heap.heap) {
-			t.Fatalf("%d entries, %d set", len(heap.heap), count)
-		}
-		if next := heap.next(); count > 0 && next != least || (next == 0) != (count == 0) {
-			t.Fatalf("next is %d, least %d", next, least)
-		}
-	}
-}
-
-// TestPostFromEverywhere wakes loops from outside, asleep or not.
-func TestPostFromEverywhere(t *testing.T) {
-	b, _ := newLoops(t, 2)
-	var ran atomic.Int32
-	var posting sync.WaitGroup
-	for range 8 {
-		posting.Go(func() {
-			for range 200 {
-				for _, x := range b.Executors() {
-					done := make(chan struct{})
-					if !x.Post(func() { ran.Add(1); close(done) }) {
-						t.Error("not taken")
-					}
-					<-done
-				}
-			}
-		})
-	}
-	posting.Wait()
-	if ran.Load() != 8*200*2 {
-		t.Errorf("%d ran", ran.Load())
-	}
 }
