@@ -91,6 +91,9 @@ func TestErrors(t *testing.T) {
 		fields  map[string]string // further ones of the response
 		closes  bool
 	}{
+		{name: "a URI without a host", request: "GET http:///echo HTTP/1.1\r\nHost: x\r\n\r\n", status: 400, word: "bad_request", closes: true},
+		{name: "a URI with user information", request: "GET http://u:p@x/echo HTTP/1.1\r\nHost: x\r\n\r\n", status: 400, word: "bad_request", closes: true},
+		{name: "a URI of another scheme", request: "GET ftp://x/echo HTTP/1.1\r\nHost: x\r\n\r\n", status: 400, word: "bad_request", closes: true},
 		{name: "an encoded NUL", request: "GET /%00 HTTP/1.1\r\nHost: x\r\n\r\n", status: 400, word: "bad_path", closes: true},
 		{name: "a hidden dot segment", request: "GET /echo/..%2Fx HTTP/1.1\r\nHost: x\r\n\r\n", status: 400, word: "bad_path", closes: true},
 		{name: "above the root", request: "GET /../x HTTP/1.1\r\nHost: x\r\n\r\n", status: 400, word: "bad_path", closes: true},

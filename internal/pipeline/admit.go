@@ -74,6 +74,8 @@ func admitTarget(x *Exchange, tooLarge *Error, report func(violation error)) *Er
 		return NewError(BadRequest, errors.New("invalid Host"))
 	case strings.Contains(r.Target, "#"):
 		return NewError(BadRequest, errors.New("a fragment in the target")) // RFC 9112 3.2: no form has one
+	case !validForm(r.Target):
+		return NewError(BadRequest, errors.New("an invalid absolute target"))
 	case r.Method == "OPTIONS" && r.Path == "*":
 		return nil
 	}
@@ -89,6 +91,22 @@ func admitTarget(x *Exchange, tooLarge *Error, report func(violation error)) *Er
 	}
 	r.Path = path
 	return nil
+}
+
+// validForm tells whether a target that is neither a path nor * is an http or
+// https URI with an authority (RFC 9110 4.2), without user information (4.2.4).
+func validForm(target string) bool {
+	if target == "" || target == "*" || strings.HasPrefix(target, "/") {
+		return true
+	}
+	scheme, rest, ok := strings.Cut(target, "://")
+	if !ok || !strings.EqualFold(scheme, "http") && !strings.EqualFold(scheme, "https") {
+		return false
+	}
+	if end := strings.IndexAny(rest, "/?"); end >= 0 {
+		rest = rest[:end]
+	}
+	return canonical.ValidAuthority(rest)
 }
 
 // headerBytes is the size of the head as it stood on the wire, within the few

@@ -13,7 +13,7 @@ import (
 // net/http keeps neither the order nor the spelling of fields: they come sorted
 // by name, the lines of one name in order.
 func newRequest(r *http.Request) *message.Request {
-	path, query := splitTarget(r.RequestURI)
+	path, query := splitTarget(r.Method, r.RequestURI)
 	request := &message.Request{
 		Protocol: protocol(r),
 		Method:   r.Method,
@@ -45,14 +45,16 @@ func protocol(r *http.Request) message.Protocol {
 
 // splitTarget returns the path and the query of a request target (RFC 9112
 // 3.2), byte for byte. The query has its "?".
-func splitTarget(target string) (path, query string) {
+func splitTarget(method, target string) (path, query string) {
 	if !strings.HasPrefix(target, "/") {
 		if _, rest, ok := strings.Cut(target, "://"); ok { // absolute-form
 			end := strings.IndexAny(rest, "/?")
 			if end < 0 {
 				end = len(rest)
 			}
-			if target = rest[end:]; !strings.HasPrefix(target, "/") {
+			if target = rest[end:]; target == "" && method == http.MethodOptions {
+				return "*", "" // RFC 9112 3.2.4
+			} else if !strings.HasPrefix(target, "/") {
 				return "/", target
 			}
 		}

@@ -48,6 +48,11 @@ func TestRequestAdapter(t *testing.T) {
 			want: message.Request{Protocol: message.HTTP11, Method: "GET", Scheme: "http", Target: "//evil/x?", Host: "good", Path: "//evil/x", Query: "?", Fields: message.Fields{}},
 		},
 		{
+			name: "absolute form of the asterisk",
+			raw:  "OPTIONS http://b HTTP/1.1\r\nHost: a\r\n\r\n",
+			want: message.Request{Protocol: message.HTTP11, Method: "OPTIONS", Scheme: "http", Target: "http://b", Host: "b", Path: "*", Fields: message.Fields{}},
+		},
+		{
 			name: "asterisk form",
 			raw:  "OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n",
 			want: message.Request{Protocol: message.HTTP11, Method: "OPTIONS", Scheme: "http", Target: "*", Host: "a", Path: "*", Fields: message.Fields{}},
