@@ -386,15 +386,18 @@ func TestAcquireSharesByIdentity(t *testing.T) {
 		t.Cleanup(set.Release)
 		return Acquire(set, name, e, pool, model.AttemptTimeouts{}, Observer{})
 	}
-	reweighted, moved := endpoint, endpoint
+	reweighted, based, moved := endpoint, endpoint, endpoint
 	reweighted.Weight, reweighted.Version = 7, "v2"
-	moved.URL += "/base"
+	based.URL, based.BasePath = endpoint.URL+"/base", "/base"
+	moved.Address = "127.0.0.1:1"
 	one := get("up", endpoint, model.Pool{})
-	if get("up", reweighted, model.Pool{}) != one {
-		t.Error("another weight is another transport")
+	for name, same := range map[string]pipeline.Transport{"weight": get("up", reweighted, model.Pool{}), "base path": get("up", based, model.Pool{})} {
+		if same != one {
+			t.Errorf("another %s is another transport", name)
+		}
 	}
 	for name, other := range map[string]pipeline.Transport{
-		"upstream": get("other", endpoint, model.Pool{}), "URL": get("up", moved, model.Pool{}), "pool": get("up", endpoint, model.Pool{MaxIdle: 1}),
+		"upstream": get("other", endpoint, model.Pool{}), "address": get("up", moved, model.Pool{}), "pool": get("up", endpoint, model.Pool{MaxIdle: 1}),
 	} {
 		if other == one {
 			t.Errorf("another %s is the same transport", name)

@@ -34,14 +34,15 @@ type settings struct {
 	Timeouts model.AttemptTimeouts
 }
 
-// Acquire returns the transport to an endpoint of an upstream. It is shared
-// with every snapshot that has the same endpoint with the same settings, so its
-// connections outlive reloads; the observer is that of the first of them.
+// Acquire returns the transport to an endpoint of an upstream. It is shared with
+// every snapshot whose upstream of that name has the same address with the same
+// settings, so its connections outlive reloads; the observer is that of the first
+// of them.
 //
 // When the last set that holds it is released, idle connections close at once,
 // exchanges and tunnels under way go on, and their connections close with them.
 func Acquire(set *lease.Set, upstreamName string, endpoint model.Endpoint, pool model.Pool, timeouts model.AttemptTimeouts, observer Observer) pipeline.Transport {
-	key := strings.Join([]string{"transport", upstreamName, endpoint.URL, model.Text(settings{pool, timeouts})}, "\n")
+	key := strings.Join([]string{"transport", upstreamName, endpoint.Scheme, endpoint.Address, model.Text(settings{pool, timeouts})}, "\n")
 	return lease.Acquire(set, key, func() *standard {
 		return newStandard(upstreamName, endpoint, pool, timeouts, observer, (&net.Dialer{}).DialContext)
 	})
