@@ -106,9 +106,13 @@ func (a *goAcceptor) take(conn net.Conn) {
 		a.owner.log.Error("a connection was not taken", "error", err)
 		return
 	}
-	if a.options.Accepted != nil && !a.options.Accepted(c) {
-		_ = c.Close()
-		return
+	if a.options.Accepted != nil {
+		accepted := false
+		contain(a.owner.log, func() { accepted = a.options.Accepted(c) })
+		if !accepted {
+			_ = c.Close()
+			return
+		}
 	}
 	c.ended = a.options.Ended
 	a.owner.Go(func() {

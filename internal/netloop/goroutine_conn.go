@@ -195,7 +195,7 @@ func (c *goConn) end() bool {
 func (c *goConn) left() {
 	c.owner.forget(c)
 	if c.ended != nil {
-		c.ended(c)
+		contain(c.owner.log, func() { c.ended(c) })
 	}
 }
 

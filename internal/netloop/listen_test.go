@@ -104,6 +104,31 @@ func TestHandlerPanics(t *testing.T) {
 	})
 }
 
+// TestListenerPanics has what is told of connections panic: it costs that
+// connection at most.
+func TestListenerPanics(t *testing.T) {
+	each(t, func(b *bed) {
+		b.panics = true
+		var told, ended atomic.Int32
+		dial := b.serve(b.t, "tcp", echo, ListenOptions{
+			Accepted: func(Conn) bool {
+				if told.Add(1) == 1 {
+					panic("in vain")
+				}
+				return true
+			},
+			Ended: func(Conn) { ended.Add(1); panic("in vain") },
+		})
+		wantEnd(b.t, dial())
+		first, second := dial(), dial()
+		exchange(b.t, first, "x")
+		exchange(b.t, second, "x")
+		_ = first.Close()
+		eventually(b.t, "one has ended", func() bool { return ended.Load() == 1 })
+		exchange(b.t, second, "y") // its end comes with Stop
+	})
+}
+
 func TestAcceptLimit(t *testing.T) {
 	each(t, func(b *bed) {
 		t := b.t
