@@ -36,7 +36,7 @@ type conn struct {
 	served    atomic.Bool // an exchange is over
 	last      atomic.Bool // no further request may be served
 	lingering atomic.Bool // the client may still be sending: Close reads on for a while
-	parting   atomic.Bool // Close does so
+	parting   atomic.Bool // the last response is out; only the client's end is waited for
 	tunnel    atomic.Bool // no longer HTTP
 	closed    atomic.Bool
 	stall     atomic.Int64 // how long a client may take nothing of what is written, in ns; 0: for ever
@@ -85,6 +85,7 @@ func (c *conn) Write(p []byte) (written int, err error) {
 // have read the last response yet, so Close lingers.
 func (c *conn) CloseWrite() error {
 	c.lingering.Store(true)
+	c.parting.Store(true)
 	return c.closeWrite()
 }
 

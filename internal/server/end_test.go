@@ -52,6 +52,9 @@ func TestYield(t *testing.T) {
 	if response, body := busy.answer("GET"); body != "/slow" || !response.Close {
 		t.Errorf("the one under way: %q, closes: %v", body, response.Close)
 	}
+	for range 5 { // all exchanges are over
+		f.next(t)
+	}
 	select {
 	case <-yielded:
 		t.Error("it waits for nobody")
@@ -287,5 +290,19 @@ func TestInheritedSocketThatNeverServed(t *testing.T) {
 	refused.Release()
 	if exists(own) {
 		t.Error("the file of one that bound it itself is left over")
+	}
+}
+
+// TestShutdownCutsNothingThatIsOver: a connection whose last response is out is
+// no exchange that was cut.
+func TestShutdownCutsNothingThatIsOver(t *testing.T) {
+	f := start(t, text("ok"))
+	c := f.dial().send("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+	c.answer("GET")
+	f.next(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := f.listener.Shutdown(ctx); err != nil {
+		t.Error(err)
 	}
 }

@@ -147,13 +147,13 @@ func (l *Listener) Shutdown(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 	}
-	count := l.interrupt()
-	if count == 0 || !l.quietWithin(l.limits.answer) {
+	count, busy := l.interrupt()
+	if !busy || !l.quietWithin(l.limits.answer) {
 		l.cut()
 		l.quietWithin(l.limits.end)
 	}
 	if count == 0 {
-		return nil // nothing was under way on those that were cut
+		return nil // there was no exchange on those that were cut
 	}
 	return fmt.Errorf("listener %s: %d connections were ended: %w", l.model.Load().Name, count, context.Cause(ctx))
 }
@@ -181,21 +181,22 @@ func (l *Listener) quietWithin(wait time.Duration) bool {
 	}
 }
 
-// interrupt ends every exchange, and tells how many connections there were with
-// something under way.
-func (l *Listener) interrupt() (count int) {
+// interrupt ends every exchange, and tells how many there were. busy says that
+// something is under way: one of those, or the last bytes of one that is over.
+func (l *Listener) interrupt() (count int, busy bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for c := range l.conns {
-		if c.busy.Load() && !c.parting.Load() {
+		if c.end.Load() != nil {
 			count++
 		}
+		busy = busy || c.busy.Load() && !c.parting.Load()
 		stopped := pipeline.NewError(pipeline.Overloaded, errStopped)
 		stopped.Detail = "The gateway is stopping."
 		stopped.Close = true
 		c.interrupt(stopped)
 	}
-	return count
+	return count, busy
 }
 
 // cut ends every connection.
