@@ -4,9 +4,9 @@
 // comes back; it routes nothing, and knows neither upstreams nor documents.
 //
 // In this form net/http's server reads and writes HTTP/1.1, behind an adapter:
-// http.Request to message and back. The files listener, accept, conn and socket
-// know nothing of messages; adapter, request, body, response and tunnel nothing
-// of sockets but the connection that they serve.
+// http.Request to message and back. The files listener, accept, conn, socket,
+// port and deafen know nothing of messages; adapter, request, body, response and
+// tunnel nothing of sockets but the connection that they serve.
 package server
 
 import (
