@@ -48,8 +48,9 @@ type Destination struct {
 }
 
 // Explain tells how a request that came to a listener would be served, without
-// serving it. The request's Path is raw; empty listener means the first. The
-// error is a *QuestionError: there is no such listener.
+// serving it. The request's Path is raw; without a listener's name the port of
+// its Host tells, else it is the first. The error is a *QuestionError: there is no
+// such listener.
 func (c *Compiled) Explain(request *message.Request, listener string, client netip.Addr) (*Explanation, error) {
 	m, err := c.listener(listener, request.Host)
 	if err != nil {
