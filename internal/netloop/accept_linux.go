@@ -3,10 +3,10 @@ package netloop
 import (
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sys/unix"
 )
@@ -21,6 +21,7 @@ type acceptor struct {
 	handler    Handler
 	options    ListenOptions
 	close      func() error
+	next       atomic.Uint32 // whose turn it is to get what Take is given
 }
 
 // listening is an acceptor in one loop.
@@ -32,7 +33,7 @@ type listening struct {
 
 // Listen lets handler serve the connections of a listening socket, on all
 // loops.
-func (s *Loops) Listen(socket net.Listener, handler Handler, options ListenOptions) (io.Closer, error) {
+func (s *Loops) Listen(socket net.Listener, handler Handler, options ListenOptions) (Acceptor, error) {
 	descriptor, err := duplicate(socket)
 	if err != nil {
 		return nil, err
@@ -135,6 +136,19 @@ func (s *listening) place(descriptor int, peer unix.Sockaddr) {
 	}
 }
 
+// Take serves a connection that was accepted elsewhere.
+func (a *acceptor) Take(conn net.Conn) {
+	l := a.loops.all[int(a.next.Add(1))%len(a.loops.all)]
+	descriptor, err := takeDescriptor(conn)
+	if err != nil {
+		l.log.Error("a connection was not taken", "error", err)
+		return
+	}
+	if !l.post(func() { a.serve(l.add(descriptor, conn.RemoteAddr())) }) {
+		_ = unix.Close(descriptor)
+	}
+}
+
 // take makes a connection one of a loop.
 func (a *acceptor) take(l *loop, descriptor int, peer unix.Sockaddr) {
 	family := unix.AF_INET
@@ -142,18 +156,21 @@ func (a *acceptor) take(l *loop, descriptor int, peer unix.Sockaddr) {
 		family = unix.AF_UNIX
 	}
 	options(family, descriptor)
-	c, err := l.add(descriptor, addrOf(peer))
+	a.serve(l.add(descriptor, addrOf(peer)))
+}
+
+// serve lets the handler have a new connection of a loop, unless it is refused.
+func (a *acceptor) serve(c *loopConn, err error) {
 	if err != nil {
-		_ = unix.Close(descriptor)
 		if !errors.Is(err, ErrStopped) {
-			l.log.Error("a connection was not taken", "error", err)
+			a.loops.log.Error("a connection was not taken", "error", err)
 		}
 		return
 	}
 	c.writable = true
 	if a.options.Accepted != nil {
 		accepted := false
-		contain(l.log, func() { accepted = a.options.Accepted(c) })
+		contain(c.loop.log, func() { accepted = a.options.Accepted(c) })
 		if !accepted || c.descriptor < 0 {
 			_ = c.Close()
 			return
@@ -161,8 +178,8 @@ func (a *acceptor) take(l *loop, descriptor int, peer unix.Sockaddr) {
 	}
 	c.acceptor = a
 	until := int64(0)
-	if a.options.FirstRest > 0 {
-		until = l.now + int64(a.options.FirstRest)
+	if first := a.options.firstRest(); first > 0 {
+		until = c.loop.now + int64(first)
 	}
 	c.rest(until)
 }

@@ -34,6 +34,7 @@ type loopConn struct {
 	failure               error // what every call returns from now on
 	sendFailure           error // what writing returns, and reading at its end
 	watch                 func()
+	data                  any
 }
 
 // happened takes what the kernel tells.
@@ -289,6 +290,12 @@ func (c *loopConn) LocalAddr() net.Addr {
 
 // RemoteAddr is the other end.
 func (c *loopConn) RemoteAddr() net.Addr { return c.remote }
+
+// SetData keeps something of the caller's.
+func (c *loopConn) SetData(data any) { c.data = data }
+
+// Data is what SetData was given.
+func (c *loopConn) Data() any { return c.data }
 
 // Executor is the loop.
 func (c *loopConn) Executor() Executor { return c.loop }

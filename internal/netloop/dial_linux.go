@@ -1,17 +1,20 @@
 package netloop
 
 import (
+	"context"
 	"errors"
 	"net"
 	"os"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// add takes a socket into the loop.
+// add takes a socket into the loop. After an error it is closed.
 func (l *loop) add(descriptor int, remote net.Addr) (*loopConn, error) {
 	if l.stopping {
+		_ = unix.Close(descriptor)
 		return nil, ErrStopped
 	}
 	if l.marks++; l.marks == 0 { // which listening sockets have
@@ -20,6 +23,7 @@ func (l *loop) add(descriptor int, remote net.Addr) (*loopConn, error) {
 	c := &loopConn{loop: l, descriptor: descriptor, mark: l.marks, remote: remote}
 	c.timer.owner = c
 	if err := l.control(unix.EPOLL_CTL_ADD, descriptor, unix.EPOLLIN|unix.EPOLLOUT|unix.EPOLLRDHUP|unix.EPOLLET, c.mark); err != nil {
+		_ = unix.Close(descriptor)
 		return nil, err
 	}
 	for descriptor >= len(l.conns) {
@@ -38,19 +42,19 @@ func (l *loop) forget(c *loopConn) {
 }
 
 // Dial connects a socket.
-func (l *loop) Dial(network, address string, deadline time.Time) (Conn, error) {
+func (l *loop) Dial(ctx context.Context, network, address string, deadline time.Time) (Conn, error) {
 	family, to, err := socketAddress(network, address)
 	if err != nil {
 		return nil, err
 	}
-	c, err := l.dial(family, to, deadline)
+	c, err := l.dial(ctx, family, to, deadline)
 	if err != nil {
 		return nil, &net.OpError{Op: "dial", Net: network, Addr: addrOf(to), Err: err}
 	}
 	return c, nil
 }
 
-func (l *loop) dial(family int, to unix.Sockaddr, deadline time.Time) (*loopConn, error) {
+func (l *loop) dial(ctx context.Context, family int, to unix.Sockaddr, deadline time.Time) (*loopConn, error) {
 	descriptor, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, os.NewSyscallError("socket", err)
@@ -64,11 +68,13 @@ func (l *loop) dial(family int, to unix.Sockaddr, deadline time.Time) (*loopConn
 	}
 	c, err := l.add(descriptor, addrOf(to))
 	if err != nil {
-		_ = unix.Close(descriptor)
 		return nil, err
 	}
 	c.writable = !under
-	if err := c.connected(l.at(deadline)); err != nil {
+	guard := NewGuard(ctx, l, c)
+	err = c.connected(l.at(deadline))
+	guard.End()
+	if err != nil {
 		_ = c.Close()
 		return nil, err
 	}
@@ -87,4 +93,28 @@ func (c *loopConn) connected(until int64) error {
 		err = os.NewSyscallError("connect", unix.Errno(errno))
 	}
 	return err
+}
+
+// Adopt makes a socket of the standard library one of the loop.
+func (l *loop) Adopt(conn net.Conn) (Conn, error) {
+	descriptor, err := takeDescriptor(conn)
+	if err != nil {
+		return nil, err
+	}
+	c, err := l.add(descriptor, conn.RemoteAddr())
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// takeDescriptor takes the socket away from a connection of the standard
+// library, which is closed.
+func takeDescriptor(conn net.Conn) (descriptor int, err error) {
+	defer func() { _ = conn.Close() }() // what is taken is a duplicate
+	system, ok := conn.(syscall.Conn)
+	if !ok {
+		return -1, errNoSocket
+	}
+	return duplicateOf(system)
 }

@@ -3,6 +3,7 @@
 package netloop
 
 import (
+	"context"
 	"errors"
 	"net"
 	"os"
@@ -39,7 +40,7 @@ func TestDialFails(t *testing.T) {
 					if test.within > 0 {
 						deadline = time.Now().Add(test.within)
 					}
-					c, err := x.Dial(test.network, test.address, deadline)
+					c, err := x.Dial(context.Background(), test.network, test.address, deadline)
 					if err == nil {
 						_ = c.Close()
 						t.Error("it connects")
@@ -66,7 +67,7 @@ func TestDialIPv6(t *testing.T) {
 	each(t, func(b *bed) {
 		t := b.t
 		b.task(t, func(x Executor) {
-			c, err := x.Dial("tcp", listening.Addr().String(), time.Time{})
+			c, err := x.Dial(context.Background(), "tcp", listening.Addr().String(), time.Time{})
 			if err != nil {
 				t.Errorf("dial: %v", err)
 				return

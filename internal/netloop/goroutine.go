@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"os"
 	"sync"
 	"syscall"
 	"time"
@@ -134,25 +135,28 @@ func (e *goEvent) Wait(deadline time.Time) error {
 }
 
 // Dial connects a socket.
-func (s *Goroutines) Dial(network, address string, deadline time.Time) (Conn, error) {
+func (s *Goroutines) Dial(ctx context.Context, network, address string, deadline time.Time) (Conn, error) {
 	if network != "unix" {
 		if _, err := netip.ParseAddrPort(address); err != nil {
 			return nil, fmt.Errorf("dial %s: %w", network, err)
 		}
 	}
-	ctx := s.stopping
+	dialing, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.stopping, cancel)()
 	if !deadline.IsZero() {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, deadline)
+		dialing, cancel = context.WithDeadline(dialing, deadline)
 		defer cancel()
 	}
-	conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
+	conn, err := (&net.Dialer{}).DialContext(dialing, network, address)
 	switch {
 	case err == nil:
 		return s.adopt(conn)
 	case s.stopping.Err() != nil:
 		err = fmt.Errorf("%w: %w", err, ErrStopped)
-	case errors.Is(err, context.DeadlineExceeded):
+	case ctx.Err() != nil:
+		err = context.Cause(ctx)
+	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
 		err = fmt.Errorf("%w: %w", err, errDeadline)
 	}
 	return nil, err
@@ -163,6 +167,15 @@ type socket interface {
 	net.Conn
 	syscall.Conn
 	CloseWrite() error
+}
+
+// Adopt makes a connection of the standard library one of the driver.
+func (s *Goroutines) Adopt(conn net.Conn) (Conn, error) {
+	c, err := s.adopt(conn)
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
 // adopt makes a connection of the standard library one of the driver.

@@ -5,7 +5,6 @@ package netloop
 import (
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"sync"
@@ -25,7 +24,7 @@ type goAcceptor struct {
 }
 
 // Listen lets handler serve the connections of a listening socket.
-func (s *Goroutines) Listen(listening net.Listener, handler Handler, options ListenOptions) (io.Closer, error) {
+func (s *Goroutines) Listen(listening net.Listener, handler Handler, options ListenOptions) (Acceptor, error) {
 	descriptor, err := duplicate(listening)
 	if err != nil {
 		return nil, err
@@ -72,7 +71,7 @@ func (a *goAcceptor) run() {
 	for {
 		conn, err := a.listening.Accept()
 		if err == nil {
-			a.take(conn)
+			a.Take(conn)
 			continue
 		}
 		select {
@@ -99,8 +98,8 @@ func (a *goAcceptor) exhausted(err error) {
 	})
 }
 
-// take serves a connection, unless it is not accepted.
-func (a *goAcceptor) take(conn net.Conn) {
+// Take serves a connection, unless it is not accepted.
+func (a *goAcceptor) Take(conn net.Conn) {
 	c, err := a.owner.adopt(conn)
 	if err != nil {
 		a.owner.log.Error("a connection was not taken", "error", err)
@@ -118,8 +117,8 @@ func (a *goAcceptor) take(conn net.Conn) {
 	a.owner.Go(func() {
 		defer func() { _ = c.Close() }()
 		rest, until := true, time.Time{}
-		if a.options.FirstRest > 0 {
-			until = time.Now().Add(a.options.FirstRest)
+		if first := a.options.firstRest(); first > 0 {
+			until = time.Now().Add(first)
 		}
 		for rest {
 			c.WatchHangup(nil, false)

@@ -23,6 +23,7 @@ type goConn struct {
 	socket socket
 	raw    syscall.RawConn
 	ended  func(Conn) // nil, unless it was accepted
+	data   any
 
 	mu          sync.Mutex
 	failure     error // what every call returns from now on
@@ -248,6 +249,12 @@ func (c *goConn) isClosed() bool {
 	defer c.mu.Unlock()
 	return c.closed
 }
+
+// SetData keeps something of the caller's.
+func (c *goConn) SetData(data any) { c.data = data }
+
+// Data is what SetData was given.
+func (c *goConn) Data() any { return c.data }
 
 // Executor is whose connection it is.
 func (c *goConn) Executor() Executor { return c.owner }

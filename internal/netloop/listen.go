@@ -23,18 +23,22 @@ func duplicate(socket net.Listener) (descriptor int, err error) {
 	if !ok {
 		return -1, fmt.Errorf("listen on %s: %w", socket.Addr(), errNoSocket)
 	}
+	if descriptor, err = duplicateOf(system); err != nil {
+		return -1, fmt.Errorf("listen on %s: %w", socket.Addr(), err)
+	}
+	return descriptor, nil
+}
+
+func duplicateOf(system syscall.Conn) (descriptor int, err error) {
 	raw, err := system.SyscallConn()
 	if err != nil {
-		return -1, fmt.Errorf("listen on %s: %w", socket.Addr(), err)
+		return -1, err
 	}
 	var failure error
 	err = raw.Control(func(original uintptr) {
 		descriptor, failure = unix.FcntlInt(original, unix.F_DUPFD_CLOEXEC, 0)
 	})
-	if err = errors.Join(err, os.NewSyscallError("fcntl", failure)); err != nil {
-		return -1, fmt.Errorf("listen on %s: %w", socket.Addr(), err)
-	}
-	return descriptor, nil
+	return descriptor, errors.Join(err, os.NewSyscallError("fcntl", failure))
 }
 
 // reserve is a descriptor that is given up when there is no other, so that a

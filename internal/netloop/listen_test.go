@@ -56,7 +56,7 @@ func TestRest(t *testing.T) {
 			_, _ = c.Write(one[:])
 			return true, time.Time{}
 		}, ListenOptions{
-			FirstRest: time.Second,
+			FirstRest: func() time.Duration { return time.Second },
 			Accepted:  func(Conn) bool { accepted.Add(1); return true },
 			Ended:     func(Conn) { ended.Add(1) },
 		})

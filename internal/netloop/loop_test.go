@@ -3,6 +3,7 @@
 package netloop
 
 import (
+	"context"
 	"io"
 	"log/slog"
 	"testing"
@@ -69,7 +70,7 @@ func TestFair(t *testing.T) {
 				l.share(64 << 10)
 			}
 		})
-		client, err := x.Dial("tcp", listening.Addr().String(), time.Time{})
+		client, err := x.Dial(context.Background(), "tcp", listening.Addr().String(), time.Time{})
 		if err != nil {
 			t.Error(err)
 			return

@@ -12,8 +12,8 @@
 package netloop
 
 import (
+	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -27,10 +27,8 @@ type Driver interface {
 	// Executors are what it runs tasks on, always the same ones.
 	Executors() []Executor
 	// Listen lets handler serve the connections of a listening socket of the
-	// standard library, which stays the caller's. The closer ends the accepting:
-	// when it returns, no other connection is taken, and what waits in the queue
-	// is left for whoever listens next. Connections that were taken go on.
-	Listen(socket net.Listener, handler Handler, options ListenOptions) (io.Closer, error)
+	// standard library, which stays the caller's.
+	Listen(socket net.Listener, handler Handler, options ListenOptions) (Acceptor, error)
 	// Stop ends the accepting, lets every wait of a task return ErrStopped, and
 	// closes every connection. It returns when all tasks have returned and
 	// nothing is left. A second call does nothing.
@@ -55,7 +53,24 @@ type Executor interface {
 	// unix, address a literal IP address with a port, or a path. The zero
 	// deadline is none. Its error wraps os.ErrDeadlineExceeded where that came
 	// first, else the system's, in a *net.OpError.
-	Dial(network, address string, deadline time.Time) (Conn, error)
+	//
+	// The end of ctx ends the waiting, with its cause.
+	Dial(ctx context.Context, network, address string, deadline time.Time) (Conn, error)
+	// Adopt makes a socket of the standard library a Conn of this executor; it
+	// is the opposite of Detach. After an error conn is closed.
+	Adopt(conn net.Conn) (Conn, error)
+}
+
+// Acceptor takes the connections of a listening socket. Its methods are for any
+// goroutine, but not for tasks.
+type Acceptor interface {
+	// Close ends the accepting: when it returns, no other connection is taken,
+	// and what waits in the queue is left for whoever listens next. Connections
+	// that were taken go on.
+	Close() error
+	// Take serves a connection that was accepted elsewhere as if it had come by
+	// the socket, also after Close. It is closed where the driver has stopped.
+	Take(conn net.Conn)
 }
 
 // Event is something that happens once and that one task waits for.
@@ -122,6 +137,10 @@ type Conn interface {
 	Control(f func(descriptor uintptr)) error
 	// Executor is whose connection it is.
 	Executor() Executor
+	// SetData keeps something of the caller's with the connection, for Data.
+	SetData(data any)
+	// Data is what SetData was given last, nil at first.
+	Data() any
 }
 
 // Handler serves a connection, each time when something can be read from it at
@@ -140,9 +159,9 @@ type ListenOptions struct {
 	// Ended is told when a connection that was accepted is closed or detached.
 	// It must not wait. May be nil.
 	Ended func(c Conn)
-	// FirstRest is how long a new connection may rest before it says anything;
-	// 0: for ever.
-	FirstRest time.Duration
+	// FirstRest tells how long a new connection may rest before it says anything;
+	// nil or 0: for ever. It must not wait.
+	FirstRest func() time.Duration
 	// Exhausted is what a client is told for whom there is no descriptor; its
 	// connection is closed after that. Accepting pauses then for a moment.
 	Exhausted []byte
@@ -150,6 +169,14 @@ type ListenOptions struct {
 
 // ErrStopped is why waits end in an executor that was stopped.
 var ErrStopped = errors.New("the executor has stopped")
+
+// firstRest is FirstRest, 0 without.
+func (o *ListenOptions) firstRest() time.Duration {
+	if o.FirstRest == nil {
+		return 0
+	}
+	return o.FirstRest()
+}
 
 var errDeadline = os.ErrDeadlineExceeded
 

@@ -4,6 +4,7 @@ package netloop
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"math/rand/v2"
@@ -56,7 +57,7 @@ func stopUnderWay(b *bed, full string) {
 			"readable":      func() error { c, _ := pair(t, x, "unix"); return c.Readable() },
 			"event":         func() error { return x.NewEvent().Wait(time.Time{}) },
 			"event in time": func() error { return x.NewEvent().Wait(time.Now().Add(time.Hour)) },
-			"dial":          func() error { _, err := x.Dial("tcp", full, time.Time{}); return err },
+			"dial":          func() error { _, err := x.Dial(context.Background(), "tcp", full, time.Time{}); return err },
 			"watch": func() error {
 				c, _ := pair(t, x, "tcp")
 				c.WatchHangup(func() { t.Error("stopping is no closing") }, true)
@@ -74,7 +75,7 @@ func stopUnderWay(b *bed, full string) {
 					t.Errorf("%s: %v", name, err)
 				}
 				// What comes after it ends soon, too.
-				if _, err := x.Dial("tcp", listening.Addr().String(), time.Time{}); !errors.Is(err, ErrStopped) {
+				if _, err := x.Dial(context.Background(), "tcp", listening.Addr().String(), time.Time{}); !errors.Is(err, ErrStopped) {
 					t.Errorf("%s, then dial: %v", name, err)
 				}
 				if err := x.NewEvent().Wait(time.Time{}); !errors.Is(err, ErrStopped) {
@@ -230,7 +231,7 @@ func client(t testing.TB, address string, seed byte) (whole bool) {
 func relay(origin string) Handler {
 	return func(c Conn) (bool, time.Time) {
 		x := c.Executor()
-		upstream, err := x.Dial("tcp", origin, time.Now().Add(time.Minute))
+		upstream, err := x.Dial(context.Background(), "tcp", origin, time.Now().Add(time.Minute))
 		if err != nil {
 			c.Reset()
 			return false, time.Time{}

@@ -4,6 +4,7 @@ package netloop
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"log/slog"
 	"math/rand/v2"
@@ -134,7 +135,7 @@ func connect(t testing.TB, listening net.Listener) net.Conn {
 func pair(t testing.TB, x Executor, network string) (Conn, net.Conn) {
 	t.Helper()
 	listening := listen(t, network)
-	conn, err := x.Dial(network, listening.Addr().String(), time.Now().Add(time.Minute))
+	conn, err := x.Dial(context.Background(), network, listening.Addr().String(), time.Now().Add(time.Minute))
 	if err != nil {
 		t.Errorf("dial: %v", err)
 		panic(err)
