@@ -45,11 +45,12 @@ type Exchange struct {
 
 	Err *Error // what ended it, also when the response had begun
 
-	// Inform sends an informational response (1xx) to the client at once; nil
+	// Informer sends informational responses (1xx) to the client at once; nil
 	// where the client's protocol has none. Set by the engine.
-	Inform func(status int, fields message.Fields)
+	Informer Informer
 
-	ctx context.Context
+	ctx      context.Context
+	peerText string
 }
 
 // Observer takes what an exchange leaves: its log line and its metrics.
@@ -65,7 +66,38 @@ type Principal struct {
 // NewExchange returns an exchange that ends with ctx: its cause is
 // ErrClientGone when the client has left.
 func NewExchange(ctx context.Context, request *message.Request, listener *model.Listener, peer netip.AddrPort, start time.Time) *Exchange {
-	return &Exchange{Request: request, Listener: listener, Peer: peer, ClientIP: peer.Addr().Unmap().WithZone(""), Start: start, ctx: ctx}
+	x := &Exchange{Request: request, Listener: listener, Peer: peer, Start: start}
+	x.Init(ctx, peerText(peer))
+	return x
+}
+
+// Init is for engines that have the exchange as a part of something else: what
+// NewExchange does beside its arguments. Peer is set; text is its PeerText.
+func (x *Exchange) Init(ctx context.Context, text string) {
+	x.ctx, x.peerText = ctx, text
+	x.ClientIP = x.Peer.Addr().Unmap().WithZone("")
+}
+
+// PeerText is the peer's address without port, mapping and zone, empty where it
+// has none.
+func (x *Exchange) PeerText() string { return x.peerText }
+
+func peerText(peer netip.AddrPort) string {
+	if address := peer.Addr().Unmap().WithZone(""); address.IsValid() {
+		return address.String()
+	}
+	return ""
+}
+
+// ClientText is ClientIP as text, empty where there is none.
+func (x *Exchange) ClientText() string {
+	switch {
+	case x.ClientIP == x.Peer.Addr().Unmap().WithZone(""): // nearly always; it spares making the text
+		return x.peerText
+	case x.ClientIP.IsValid():
+		return x.ClientIP.String()
+	}
+	return ""
 }
 
 // Context ends when the client has left or the gateway gives the exchange up.
@@ -74,7 +106,13 @@ func (x *Exchange) Context() context.Context { return x.ctx }
 // Wait runs what may block on anything but the exchange's own connections: a
 // disk, an authorisation service. Engines that share a thread between
 // exchanges run it elsewhere meanwhile.
-func (x *Exchange) Wait(block func()) { block() }
+func (x *Exchange) Wait(block func()) {
+	if engine, ok := x.ctx.(interface{ Block(f func()) }); ok {
+		engine.Block(block)
+		return
+	}
+	block()
+}
 
 // Param returns the value of a path parameter, percent-encoded, or "".
 func (x *Exchange) Param(name string) string {

@@ -3,12 +3,6 @@
 // middleware, no socket and no wire.
 package pipeline
 
-import (
-	"context"
-
-	"sluice/internal/message"
-)
-
 // Handler serves an exchange: it sets x.Response and returns nil, or returns
 // an error and leaves x.Response nil. It never writes to the client; the engine
 // does that, once.
@@ -35,20 +29,6 @@ func Chain(destination Handler, steps ...Middleware) Handler {
 		destination = steps[i](destination)
 	}
 	return destination
-}
-
-// Transport sends one attempt to one endpoint.
-type Transport interface {
-	// RoundTrip sends request and returns the head of the response with a
-	// body that streams. The request's Path has the endpoint's base path in it
-	// already. inform is called for each informational response but 100 and
-	// 101, before RoundTrip returns. ctx ends the attempt, body and tunnel
-	// included.
-	//
-	// Errors are *Error with a word of the upstream; ctx's cause is wrapped
-	// where the context ended the attempt. The request's body is closed in any
-	// case.
-	RoundTrip(ctx context.Context, request *message.Request, inform func(status int, fields message.Fields)) (*message.Response, error)
 }
 
 // Service is what an engine calls for every exchange.

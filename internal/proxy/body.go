@@ -6,92 +6,77 @@ import (
 	"sync"
 
 	"sluice/internal/message"
-	"sluice/internal/upstream"
 )
 
-// upload is the request's body on its way to the transport.
-type upload struct {
-	watch  *watch
-	source io.ReadCloser
-	left   int64 // bytes to come, or message.Unknown
-}
+// errBodyOver is what reading a response's body gives after its end.
+var errBodyOver = errors.New("the body of a response was read after its Close")
 
+// upload is the request's body on its way to the transport.
+type upload forward
+
+// Read reads from the client, within the route's time-outs.
 func (u *upload) Read(p []byte) (int, error) {
-	u.watch.ask()
-	n, err := u.source.Read(p)
-	u.watch.asking.Store(false)
-	if n > 0 {
-		u.watch.touch()
-		if u.left != message.Unknown {
-			u.left -= int64(n)
-		}
+	u.watch.Ask()
+	n, err := u.uploading.Read(p)
+	u.watch.Given(n)
+	if u.left != message.Unknown {
+		u.left -= int64(n)
 	}
 	if u.left == 0 || errors.Is(err, io.EOF) {
-		u.watch.sent()
+		u.watch.Sent()
 	}
 	return n, err
 }
+
+// Buffered is how much of it is there.
+func (u *upload) Buffered() int { return message.Buffered(u.uploading) }
 
 // Close closes the client's body.
-func (u *upload) Close() error { return u.source.Close() }
+func (u *upload) Close() error { return u.uploading.Close() }
 
-// hold ties an attempt to the response that it gave: when the body or the
-// tunnel ends, so does the attempt.
-func hold(response *message.Response, w *watch, endpoint *upstream.Endpoint) {
-	h := &held{watch: w, endpoint: endpoint}
-	switch {
-	case response.Tunnel != nil:
-		response.Tunnel = &tunnel{held: h, Tunnel: response.Tunnel}
-	case response.Body != nil:
-		response.Body = &download{held: h, source: response.Body}
-	default:
-		h.end(nil)
-	}
-}
+// download is the response's body on its way to the client. After its end the
+// endpoint's is not touched any more: the transport may have another use for it.
+type download forward
 
-// held is an attempt whose response is under way.
-type held struct {
-	watch    *watch
-	endpoint *upstream.Endpoint
-	once     sync.Once
-}
-
-// end ends the attempt; err is what ended it, nil or io.EOF if all is well.
-func (h *held) end(err error) {
-	h.once.Do(func() {
-		h.watch.end()
-		h.endpoint.End(err != nil && !errors.Is(err, io.EOF) && atFault(err))
-	})
-}
-
-// download is the response's body on its way to the client.
-type download struct {
-	*held
-	source io.ReadCloser
-}
-
+// Read reads from the endpoint. Any error ends the attempt.
 func (d *download) Read(p []byte) (int, error) {
-	n, err := d.source.Read(p)
+	if d.downloading == nil {
+		return 0, d.over
+	}
+	n, err := d.downloading.Read(p)
 	if n > 0 {
-		d.watch.touch()
+		d.watch.Touch()
 	}
 	if err != nil {
-		d.end(err)
+		d.downloading, d.over = nil, err
+		(*forward)(d).end(err)
 	}
 	return n, err
+}
+
+// Buffered is how much of it is there.
+func (d *download) Buffered() int {
+	if d.downloading == nil {
+		return 0
+	}
+	return message.Buffered(d.downloading)
 }
 
 // Close ends the attempt.
 func (d *download) Close() error {
-	err := d.source.Close()
-	d.end(nil)
+	if d.downloading == nil {
+		return nil
+	}
+	err := d.downloading.Close()
+	d.downloading, d.over = nil, errBodyOver
+	(*forward)(d).end(nil)
 	return err
 }
 
 // tunnel is the endpoint's side of an upgraded connection. It ends when it is
 // closed, not when one direction is at its end.
 type tunnel struct {
-	*held
+	*forward
 	message.Tunnel
 
 	mu     sync.Mutex
@@ -110,7 +95,7 @@ func (t *tunnel) Write(p []byte) (int, error) {
 
 func (t *tunnel) passed(n int, err error) error {
 	if n > 0 {
-		t.watch.touch()
+		t.watch.Touch()
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
 		t.mu.Lock()

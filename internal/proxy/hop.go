@@ -14,9 +14,9 @@ const statusUpgradeRequired = 426
 // those that Connection names with them. Trailer stays: it is about the message.
 func dropHops(fields *message.Fields) {
 	var named []string
-	for name := range fields.List(message.Connection) {
-		if message.Lookup(name) != message.Trailer {
-			named = append(named, name)
+	for i := range *fields {
+		if field := &(*fields)[i]; field.ID == message.Connection {
+			named = appendNamed(named, field.Value)
 		}
 	}
 	fields.DeleteFunc(func(field message.Field) bool {
@@ -24,9 +24,10 @@ func dropHops(fields *message.Fields) {
 		case message.Connection, message.KeepAlive, message.ProxyConnection, message.TE, message.TransferEncoding, message.Upgrade,
 			message.ProxyAuthenticate, message.ProxyAuthorization:
 			return true
-		}
-		if strings.EqualFold(field.Name, "HTTP2-Settings") || strings.EqualFold(field.Name, "Proxy-Authentication-Info") {
-			return true
+		case message.Other:
+			if strings.EqualFold(field.Name, "HTTP2-Settings") || strings.EqualFold(field.Name, "Proxy-Authentication-Info") {
+				return true
+			}
 		}
 		for _, name := range named {
 			if strings.EqualFold(field.Name, name) {
@@ -35,6 +36,22 @@ func dropHops(fields *message.Fields) {
 		}
 		return false
 	})
+}
+
+// appendNamed appends the names of fields in a value of Connection, but for
+// those that are dropped or kept anyway.
+func appendNamed(names []string, value string) []string {
+	for name := range strings.SplitSeq(value, ",") {
+		name = strings.Trim(name, " \t")
+		switch message.Lookup(name) {
+		case message.Connection, message.KeepAlive, message.ProxyConnection, message.TE, message.Trailer, message.TransferEncoding, message.Upgrade:
+			continue
+		}
+		if name != "" && !strings.EqualFold(name, "close") {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // upgradeFor is the list of protocols that a request asks to change to, or "".

@@ -5,10 +5,7 @@
 package proxy
 
 import (
-	"errors"
-	"fmt"
 	"strings"
-	"time"
 
 	"sluice/internal/message"
 	"sluice/internal/model"
@@ -31,94 +28,41 @@ type Gateway struct {
 // The response's body and tunnel hold the attempt; whoever takes the response
 // reads the body to its end or closes it.
 func New(route *model.Route, group *upstream.Group, gateway Gateway) pipeline.Handler {
-	return &destination{route: route, group: group, gateway: gateway}
+	d := &destination{route: route, group: group, gateway: gateway, via: map[message.Protocol]string{}}
+	for _, protocol := range [...]message.Protocol{message.HTTP10, message.HTTP11, message.HTTP2, message.HTTP3} {
+		d.via[protocol] = strings.TrimPrefix(string(protocol), "HTTP/") + " " + gateway.Pseudonym
+	}
+	d.viaResponse = d.via[message.HTTP11]
+	return d
 }
 
 type destination struct {
-	route   *model.Route
-	group   *upstream.Group
-	gateway Gateway
+	route       *model.Route
+	group       *upstream.Group
+	gateway     Gateway
+	via         map[message.Protocol]string // what is appended to Via; not changed
+	viaResponse string                      // that of what endpoints answer
 }
 
 // Serve forwards one exchange.
 func (d *destination) Serve(x *pipeline.Exchange) error {
 	x.Upstream = d.group.Name()
-	if d.loops(x.Request.Fields) > maxLoops {
+	if x.Request.Fields.Has(message.Via) && d.loops(x.Request.Fields) > maxLoops {
 		return pipeline.NewError(pipeline.LoopDetected, nil)
 	}
-	request, err := d.request(x)
-	if err != nil {
+	f := newForward(d, x)
+	if err := d.request(x, &f.request); err != nil {
 		return err
 	}
-	w := newWatch(x, d.route.Timeouts)
-	if request.Body != nil && request.Length != 0 {
-		request.Body = &upload{watch: w, source: request.Body, left: request.Length}
+	f.watch.Begin(d.route.Timeouts, x.Start)
+	if f.request.Body != nil && f.request.Length != 0 {
+		f.uploading, f.left = f.request.Body, f.request.Length
+		f.request.Body = (*upload)(f)
 	} else {
-		w.sent()
+		f.watch.Sent()
 	}
-	x.Response, err = d.attempt(x, w, request)
-	if err != nil {
-		w.end()
-		return err
-	}
-	return nil
+	return f.attempt()
 }
-
-// attempt tries one endpoint. request is not changed. The response ends the
-// watch; an error does not.
-func (d *destination) attempt(x *pipeline.Exchange, w *watch, request *message.Request) (*message.Response, error) {
-	endpoint, err := d.group.Pick()
-	if err != nil {
-		return nil, err
-	}
-	x.Attempts++
-	x.Endpoint, x.Version = endpoint.URL, endpoint.Version
-	addressed := *request
-	addressed.Path = joined(endpoint.BasePath, request.Path)
-	if d.route.Rewrite.Host == "upstream" || addressed.Host == "" {
-		addressed.Host = endpoint.Host
-	}
-
-	endpoint.Begin()
-	start := time.Now()
-	response, err := endpoint.Transport.RoundTrip(w.ctx, &addressed, w.informer(x.Inform))
-	x.UpstreamTime += time.Since(start)
-	if err == nil {
-		err = d.accept(x, response)
-	}
-	if err != nil {
-		endpoint.End(atFault(err))
-		return nil, err
-	}
-	w.answered(pipeline.Streams(response))
-	if endpoint.Version != "" {
-		response.Fields.Put(message.XBackendVersion, endpoint.Version)
-	}
-	hold(response, w, endpoint)
-	return response, nil
-}
-
-// accept makes an endpoint's response one for the client, or refuses it; a
-// refused one is closed.
-func (d *destination) accept(x *pipeline.Exchange, response *message.Response) error {
-	offered := upgradeOf(response.Fields)
-	if response.Tunnel != nil && !asked(upgradeFor(x.Request), offered) {
-		_ = response.Close() // the error at hand is the one to tell
-		return pipeline.NewError(pipeline.UpstreamProtocol, errors.New("the endpoint changed to a protocol that the client did not ask for"))
-	}
-	dropHops(&response.Fields)
-	pipeline.AnnounceTrailers(&response.Fields)
-	response.Trailer = pipeline.Trailers(response.Trailer, nil)
-	if offered != "" && (response.Tunnel != nil || response.Status == statusUpgradeRequired) {
-		response.Fields.Put(message.Upgrade, offered)
-		response.Fields.Put(message.Connection, "Upgrade")
-	}
-	d.addVia(&response.Fields, message.HTTP11)
-	return nil
-}
-
-// atFault tells whether an error is the endpoint's fault.
-func atFault(err error) bool { return pipeline.AsError(err).Fault == pipeline.Upstream }
 
 // loops is how often this gateway stands in Via.
 func (d *destination) loops(fields message.Fields) int {
@@ -131,13 +75,12 @@ func (d *destination) loops(fields message.Fields) int {
 	return n
 }
 
-// addVia appends the gateway to Via; protocol is that of the message received.
-func (d *destination) addVia(fields *message.Fields, protocol message.Protocol) {
-	appendTo(fields, message.Via, strings.TrimPrefix(string(protocol), "HTTP/")+" "+d.gateway.Pseudonym)
-}
-
 // appendTo appends a member to a list field, and makes one line of it.
 func appendTo(fields *message.Fields, id message.Name, member string) {
+	if !fields.Has(id) {
+		*fields = append(*fields, message.Field{Name: id.String(), Value: member, ID: id})
+		return
+	}
 	var members []string
 	for value := range fields.Values(id.String()) {
 		if value != "" {
@@ -145,9 +88,4 @@ func appendTo(fields *message.Fields, id message.Name, member string) {
 		}
 	}
 	fields.Put(id, strings.Join(append(members, member), ", "))
-}
-
-// timeout is the error of a time-out of the route.
-func timeout(name string, after time.Duration) error {
-	return pipeline.NewError(pipeline.UpstreamTimeout, fmt.Errorf("%s of %v", name, after))
 }

@@ -10,23 +10,23 @@ import (
 	"sluice/internal/pipeline"
 )
 
-// request returns what an endpoint is asked, but for its base path and, where
-// the route wants it, its host. It shares the body with the client's request
-// and nothing else that changes.
-func (d *destination) request(x *pipeline.Exchange) (*message.Request, error) {
+// request sets what an endpoint is asked, but for its base path and, where the
+// route wants it, its host. It shares the body with the client's request and
+// nothing else that changes. The fields go where out has them.
+func (d *destination) request(x *pipeline.Exchange, out *message.Request) error {
 	path, err := d.path(x)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	host, err := d.host(x)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	out := *x.Request
-	out.Path, out.Host = path, host
-	out.Fields = d.fields(x)
-	out.Trailer = pipeline.Trailers(x.Request.Trailer, out.Fields)
-	return &out, nil
+	fields := d.fields(x, out.Fields)
+	*out = *x.Request
+	out.Path, out.Host, out.Fields = path, host, fields
+	out.Trailer = pipeline.Trailers(x.Request.Trailer, fields)
+	return nil
 }
 
 // path is the path that an endpoint is asked for, below its base path.
@@ -80,16 +80,47 @@ func (d *destination) host(x *pipeline.Exchange) (string, error) {
 	return host, nil
 }
 
-// fields are the client's, without those that end here, with those that tell
-// where the request came from.
-func (d *destination) fields(x *pipeline.Exchange) message.Fields {
-	fields := x.Request.Fields.Clone()
-	upgrade, trailers := upgradeFor(x.Request), x.Request.Fields.HasToken(message.TE, "trailers")
+// fields appends the client's fields, without those that end here, with those
+// that tell where the request came from.
+func (d *destination) fields(x *pipeline.Exchange, fields message.Fields) message.Fields {
+	fields = append(fields, x.Request.Fields...)
+	hops := x.Request.Fields.Has(message.Connection)
+	upgrade, trailers := "", false
+	if hops {
+		upgrade = upgradeFor(x.Request)
+	}
+	if x.Request.Fields.Has(message.TE) {
+		trailers = x.Request.Fields.HasToken(message.TE, "trailers")
+	}
 	dropHops(&fields)
 	pipeline.AnnounceTrailers(&fields)
 	if x.Request.Protocol == message.HTTP10 {
 		fields.Delete(message.Expect.String()) // it has no meaning there (RFC 9110 10.1.1)
 	}
+	if upgrade != "" || trailers {
+		fields = reconnected(fields, upgrade, trailers)
+	}
+	if peer := x.PeerText(); peer != "" {
+		appendTo(&fields, message.XForwardedFor, peer)
+	}
+	if client := x.ClientText(); client != "" {
+		put(&fields, message.XRealIP, client)
+	}
+	if !fields.Has(message.XForwardedProto) && x.Request.Scheme != "" {
+		put(&fields, message.XForwardedProto, x.Request.Scheme)
+	}
+	if !fields.Has(message.XForwardedHost) && x.Request.Host != "" {
+		put(&fields, message.XForwardedHost, x.Request.Host)
+	}
+	if x.ID != "" {
+		put(&fields, message.XRequestID, x.ID) // whatever Connection named
+	}
+	appendTo(&fields, message.Via, d.via[x.Request.Protocol])
+	return fields
+}
+
+// reconnected adds the fields that ask for another protocol and for trailers.
+func reconnected(fields message.Fields, upgrade string, trailers bool) message.Fields {
 	var connection []string
 	if upgrade != "" {
 		fields.Put(message.Upgrade, upgrade)
@@ -99,25 +130,15 @@ func (d *destination) fields(x *pipeline.Exchange) message.Fields {
 		fields.Put(message.TE, "trailers")
 		connection = append(connection, "TE") // RFC 9110 10.1.4
 	}
-	if connection != nil {
-		fields.Put(message.Connection, strings.Join(connection, ", "))
-	}
-
-	if peer := x.Peer.Addr().Unmap().WithZone(""); peer.IsValid() {
-		appendTo(&fields, message.XForwardedFor, peer.String())
-	}
-	if x.ClientIP.IsValid() {
-		fields.Put(message.XRealIP, x.ClientIP.String())
-	}
-	if !fields.Has(message.XForwardedProto) && x.Request.Scheme != "" {
-		fields.Put(message.XForwardedProto, x.Request.Scheme)
-	}
-	if !fields.Has(message.XForwardedHost) && x.Request.Host != "" {
-		fields.Put(message.XForwardedHost, x.Request.Host)
-	}
-	if x.ID != "" {
-		fields.Put(message.XRequestID, x.ID) // whatever Connection named
-	}
-	d.addVia(&fields, x.Request.Protocol)
+	fields.Put(message.Connection, strings.Join(connection, ", "))
 	return fields
+}
+
+// put is Put, without comparing names where the field is not there.
+func put(fields *message.Fields, id message.Name, value string) {
+	if fields.Has(id) {
+		fields.Put(id, value)
+		return
+	}
+	*fields = append(*fields, message.Field{Name: id.String(), Value: value, ID: id})
 }

@@ -77,7 +77,7 @@ func newTurn(a *adapter, c *conn, w http.ResponseWriter, r *http.Request) *turn 
 	t.ctx, t.cancel = ctx, cancel
 	t.x = pipeline.NewExchange(ctx, request, m, peerOf(r.RemoteAddr), time.Now())
 	if r.ProtoAtLeast(1, 1) {
-		t.x.Inform = t.inform
+		t.x.Informer = t
 	}
 	if c != nil {
 		end := func(cause error) { cancel(cause) }

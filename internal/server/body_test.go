@@ -167,7 +167,7 @@ func TestExpect(t *testing.T) {
 	})
 	t.Run("an informational response may come before", func(t *testing.T) {
 		f := start(t, func(x *pipeline.Exchange) error {
-			x.Inform(103, nil)
+			x.Informer.Inform(103, nil)
 			return swallow(x)
 		})
 		c := f.dial().send(post(head, ""))

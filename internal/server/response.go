@@ -266,9 +266,9 @@ func (t *turn) announced(trailer string) bool {
 	return t.x.Response.Fields.HasToken(message.Trailer, trailer)
 }
 
-// inform sends an informational response (RFC 9110 15.2), unless the response
+// Inform sends an informational response (RFC 9110 15.2), unless the response
 // has begun. It may be called from any goroutine.
-func (t *turn) inform(status int, fields message.Fields) {
+func (t *turn) Inform(status int, fields message.Fields) {
 	t.out.Lock()
 	defer t.out.Unlock()
 	if t.sent || status < http.StatusProcessing || status > 199 {

@@ -409,22 +409,22 @@ func (d doneless) Done(x *pipeline.Exchange) {
 
 func TestInformationalResponses(t *testing.T) {
 	f := start(t, identified(func(x *pipeline.Exchange) error {
-		if x.Inform == nil {
+		if x.Informer == nil {
 			x.Response = reply(200, "none")
 			return nil
 		}
 		for _, status := range []int{100, 101, 99, 200, 600} {
-			x.Inform(status, message.Fields{{Name: "X-Bad", Value: "1"}})
+			x.Informer.Inform(status, message.Fields{{Name: "X-Bad", Value: "1"}})
 		}
-		x.Inform(103, message.Fields{{Name: "Link", Value: "</a>"}, {Name: "Link", Value: "</b>"}, {Name: "Connection", Value: "x", ID: message.Connection}, {Name: "Content-Length", Value: "3", ID: message.ContentLength}, {Name: "X", Value: "\n"}})
-		x.Inform(102, nil)
+		x.Informer.Inform(103, message.Fields{{Name: "Link", Value: "</a>"}, {Name: "Link", Value: "</b>"}, {Name: "Connection", Value: "x", ID: message.Connection}, {Name: "Content-Length", Value: "3", ID: message.ContentLength}, {Name: "X", Value: "\n"}})
+		x.Informer.Inform(102, nil)
 		x.Response = reply(200, "ok")
 		return nil
 	}))
 	c := f.dial().send(get("/"))
 	c.read("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\nLink: </b>\r\n\r\nHTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\nDate: today\r\nX-Request-ID: id-1\r\n\r\nok")
 	x := f.next(t)
-	x.Inform(103, message.Fields{{Name: "X-Late", Value: "1"}}) // dropped: the exchange is over
+	x.Informer.Inform(103, message.Fields{{Name: "X-Late", Value: "1"}}) // dropped: the exchange is over
 	if _, body := c.send("GET / HTTP/1.0\r\n\r\n").answer("GET"); body != "none" {
 		t.Errorf("an HTTP/1.0 client: %q", body)
 	}
@@ -436,7 +436,7 @@ func TestInformingWhileTheBodyIsRead(t *testing.T) {
 		var group sync.WaitGroup
 		group.Go(func() {
 			for range 20 {
-				x.Inform(103, message.Fields{{Name: "Link", Value: "</a>"}})
+				x.Informer.Inform(103, message.Fields{{Name: "Link", Value: "</a>"}})
 			}
 		})
 		defer group.Wait()

@@ -99,9 +99,10 @@ func (s *standard) connect(ctx context.Context, _, _ string) (net.Conn, error) {
 type attempt struct {
 	transport *standard
 	ctx       context.Context
-	body      *upload // nil: none
-	slashes   bool    // the target begins with two slashes
-	written   bool    // some of the request may have gone out before this sending
+	stop      context.CancelCauseFunc // ends ctx
+	body      *upload                 // nil: none
+	slashes   bool                    // the target begins with two slashes
+	written   bool                    // some of the request may have gone out before this sending
 
 	// What follows is of one sending; an attempt has two at most.
 	cancel     context.CancelCauseFunc
@@ -112,7 +113,7 @@ type attempt struct {
 	torn       bool        // what sends the body may still be at it
 
 	informing sync.Mutex
-	inform    func(status int, fields message.Fields) // nil once the head is there
+	informer  pipeline.Informer // nil once the head is there
 	informed  int
 
 	ending sync.Once
@@ -121,8 +122,10 @@ type attempt struct {
 // RoundTrip does what pipeline.Transport asks for. A request that went to a
 // reused connection which turned out to be dead is sent again on a new one,
 // once, where that is safe (RFC 9110 9.2.2).
-func (s *standard) RoundTrip(ctx context.Context, request *message.Request, inform func(status int, fields message.Fields)) (*message.Response, error) {
-	a := &attempt{transport: s, ctx: ctx, inform: inform}
+func (s *standard) RoundTrip(ctx context.Context, try *pipeline.Attempt) error {
+	ctx, stop := try.Watch.Context(ctx)
+	a := &attempt{transport: s, ctx: ctx, stop: stop, informer: try.Informer}
+	request := try.Request
 	if request.Body != nil {
 		a.body = newUpload(ctx, request)
 	}
@@ -132,7 +135,8 @@ func (s *standard) RoundTrip(ctx context.Context, request *message.Request, info
 	}
 	if err != nil {
 		_ = a.body.Close() // the error at hand is the one to tell
-		return nil, err
+		stop(nil)
+		return err
 	}
 	response, err := a.send(ctx, s.client, request) //nolint:bodyclose // the message's body closes it
 	if a.mayReplay(request, err) {
@@ -141,7 +145,11 @@ func (s *standard) RoundTrip(ctx context.Context, request *message.Request, info
 		}
 		response, err = a.send(ctx, s.fresh, request) //nolint:bodyclose // the message's body closes it
 	}
-	return a.answered(response, err)
+	answer, err := a.answered(response, err)
+	if err == nil {
+		try.Response = *answer
+	}
+	return err
 }
 
 // send sends the request once.
@@ -191,7 +199,7 @@ func idempotent(request *message.Request) bool {
 // net/http gave.
 func (a *attempt) answered(response *http.Response, err error) (*message.Response, error) {
 	a.informing.Lock()
-	a.inform = nil
+	a.informer = nil
 	a.informing.Unlock()
 	if err != nil {
 		err = a.failure(err)
@@ -208,6 +216,7 @@ func (a *attempt) end() {
 	a.ending.Do(func() {
 		_ = a.body.Close() // nobody waits for the rest of the request
 		a.cancel(nil)
+		a.stop(nil)
 		a.transport.gate.leave()
 		if a.transport.released.Load() {
 			a.transport.client.CloseIdleConnections()
@@ -263,10 +272,10 @@ func (a *attempt) informational(status int, header http.Header) error {
 	}
 	a.informing.Lock()
 	defer a.informing.Unlock()
-	if a.inform != nil {
+	if a.informer != nil {
 		fields := fieldsOf(header)
 		fields.DeleteFunc(invalid)
-		a.inform(status, fields)
+		a.informer.Inform(status, fields)
 	}
 	return nil
 }

@@ -1,0 +1,205 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"sluice/internal/model"
+)
+
+// Watch holds the forwarding of an exchange to the time-outs of its route. It
+// runs nothing: Deadline tells how long a transport may wait for whatever it
+// waits for, and Expired what to fail with then. Context is for transports that
+// can only wait on a context. Begin comes before anything else. Its methods are
+// for any goroutine.
+type Watch struct {
+	mu       sync.Mutex
+	limits   model.RouteTimeouts
+	total    time.Time     // when the exchange must be over; zero: never
+	response time.Time     // when the head of the response must be there; zero: never, or not known yet
+	last     time.Time     // when the last byte passed
+	quiet    time.Duration // how long no byte may pass; 0: for ever
+	asking   bool          // the client is asked for more of its body
+	head     bool          // the head of the response is there
+	nearer   func()        // told when the deadline may have come nearer; may be nil
+}
+
+// Begin starts the watch; start is when the exchange began.
+func (w *Watch) Begin(limits model.RouteTimeouts, start time.Time) {
+	w.limits, w.quiet, w.last = limits, limits.Idle, time.Now()
+	if limits.Total > 0 {
+		if start.IsZero() {
+			start = w.last
+		}
+		w.total = start.Add(limits.Total)
+	}
+}
+
+// Touch notes that a byte passed, in either direction.
+func (w *Watch) Touch() {
+	now := time.Now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.last = now
+}
+
+// Ask notes that the client is asked for more of its body: the endpoint has
+// taken what came before, which counts as bytes that passed.
+func (w *Watch) Ask() {
+	now := time.Now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.last, w.asking = now, true
+}
+
+// Given notes what the client gave when it was asked; nothing counts not.
+func (w *Watch) Given(n int) {
+	now := time.Now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.asking = false
+	if n > 0 {
+		w.last = now
+	}
+}
+
+// Sent notes that the request is read to its end: from here the head of the
+// response is waited for. Only the first call counts.
+func (w *Watch) Sent() {
+	w.mu.Lock()
+	if w.head || w.limits.Response == 0 || !w.response.IsZero() {
+		w.mu.Unlock()
+		return
+	}
+	w.response = time.Now().Add(w.limits.Response)
+	nearer := w.nearer
+	w.mu.Unlock()
+	if nearer != nil {
+		nearer()
+	}
+}
+
+// Answered notes that the head of the response is there. A stream may be silent
+// for longer, or shorter.
+func (w *Watch) Answered(stream bool) {
+	now := time.Now()
+	w.mu.Lock()
+	w.last, w.head, w.response = now, true, time.Time{}
+	if stream {
+		w.quiet = w.limits.IdleStream
+	}
+	nearer := w.nearer
+	w.mu.Unlock()
+	if nearer != nil {
+		nearer()
+	}
+}
+
+// Deadline is until when one may wait, as of now; zero: for ever. It may be
+// later when it has passed: then Expired returns nil.
+func (w *Watch) Deadline() time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.deadline()
+}
+
+func (w *Watch) deadline() time.Time {
+	deadline := earlier(w.total, w.response)
+	if w.quiet > 0 {
+		deadline = earlier(deadline, w.last.Add(w.quiet))
+	}
+	return deadline
+}
+
+// earlier is the first of two times, of which the zero one is never.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// Expired is the error of the time-out that is over, or nil.
+func (w *Watch) Expired() error {
+	now := time.Now()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	over := func(at time.Time) bool { return !at.IsZero() && !now.Before(at) }
+	switch {
+	case over(w.total):
+		return overdue("total_timeout", w.limits.Total)
+	case over(w.response):
+		return overdue("timeout", w.limits.Response)
+	case w.quiet == 0 || !over(w.last.Add(w.quiet)):
+		return nil
+	case w.head || !w.asking:
+		return overdue("idle_timeout", w.quiet)
+	}
+	// Nothing but the client's body was waited for.
+	e := NewError(RequestTimeout, fmt.Errorf("idle_timeout of %v in the body of the request", w.quiet))
+	e.Close = true
+	return e
+}
+
+func overdue(name string, after time.Duration) error {
+	return NewError(UpstreamTimeout, fmt.Errorf("%s of %v", name, after))
+}
+
+// Context returns a context that ends with what Expired tells, by a timer that
+// runs until stop. It is called once at most; nil watches nothing.
+func (w *Watch) Context(parent context.Context) (ctx context.Context, stop context.CancelCauseFunc) {
+	ctx, cancel := context.WithCancelCause(parent)
+	if w == nil {
+		return ctx, cancel
+	}
+	a := &alarm{watch: w, cancel: cancel}
+	w.mu.Lock()
+	w.nearer = a.look
+	w.mu.Unlock()
+	a.look()
+	return ctx, func(cause error) {
+		a.end()
+		cancel(cause)
+	}
+}
+
+// alarm is the timer behind the context of a watch.
+type alarm struct {
+	watch  *Watch
+	cancel context.CancelCauseFunc
+
+	mu    sync.Mutex
+	timer *time.Timer
+	ended bool
+}
+
+// look ends the context if its time is over, else it comes back.
+func (a *alarm) look() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.ended {
+		return
+	}
+	if err := a.watch.Expired(); err != nil {
+		a.ended = true
+		a.cancel(err)
+		return
+	}
+	if a.timer != nil {
+		a.timer.Stop()
+	}
+	if deadline := a.watch.Deadline(); !deadline.IsZero() {
+		a.timer = time.AfterFunc(time.Until(deadline), a.look)
+	}
+}
+
+func (a *alarm) end() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.ended = true
+	if a.timer != nil {
+		a.timer.Stop()
+	}
+}

@@ -1,0 +1,127 @@
+package proxy
+
+import (
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	"sluice/internal/message"
+	"sluice/internal/pipeline"
+	"sluice/internal/upstream"
+)
+
+// The room for fields that comes with a forward; more are allocated.
+const (
+	requestRoom  = 20
+	responseRoom = 14
+)
+
+// forward is the forwarding of one exchange, in one piece of memory: what the
+// endpoint is asked, what it answers, and the time-outs. It belongs to the
+// exchange and is not used again.
+type forward struct {
+	*destination
+	x        *pipeline.Exchange
+	watch    pipeline.Watch
+	request  message.Request  // what any endpoint is asked
+	try      pipeline.Attempt // the attempt under way
+	endpoint *upstream.Endpoint
+	ending   sync.Once // of the attempt
+
+	uploading   io.ReadCloser // the client's body; nil: none
+	left        int64         // bytes of it to come, or message.Unknown
+	downloading io.ReadCloser // the endpoint's body; nil once nobody may touch it
+	over        error         // what reading it gives then
+
+	requestFields  [requestRoom]message.Field
+	responseFields [responseRoom]message.Field
+}
+
+func newForward(d *destination, x *pipeline.Exchange) *forward {
+	f := &forward{destination: d, x: x}
+	f.request.Fields = f.requestFields[:0]
+	return f
+}
+
+// attempt tries one endpoint. The exchange's response ends the attempt.
+func (f *forward) attempt() error {
+	endpoint, err := f.group.Pick()
+	if err != nil {
+		return err
+	}
+	f.endpoint = endpoint
+	f.x.Attempts++
+	f.x.Endpoint, f.x.Version = endpoint.URL, endpoint.Version
+	f.request.Path = joined(endpoint.BasePath, f.request.Path)
+	if f.route.Rewrite.Host == "upstream" || f.request.Host == "" {
+		f.request.Host = endpoint.Host
+	}
+	f.try.Request, f.try.Watch = &f.request, &f.watch
+	f.try.Response.Fields = f.responseFields[:0]
+	if f.x.Informer != nil {
+		f.try.Informer = f
+	}
+	endpoint.Begin()
+	start := time.Now()
+	err = endpoint.Transport.RoundTrip(f.x.Context(), &f.try)
+	f.x.UpstreamTime += time.Since(start)
+	if err == nil {
+		err = f.accept(&f.try.Response)
+	}
+	if err != nil {
+		f.end(err)
+		return err
+	}
+	f.x.Response = &f.try.Response
+	return nil
+}
+
+// accept makes an endpoint's response one for the client, or refuses it; a
+// refused one is closed.
+func (f *forward) accept(response *message.Response) error {
+	offered := upgradeOf(response.Fields)
+	if response.Tunnel != nil && !asked(upgradeFor(f.x.Request), offered) {
+		_ = response.Close() // the error at hand is the one to tell
+		return pipeline.NewError(pipeline.UpstreamProtocol, errors.New("the endpoint changed to a protocol that the client did not ask for"))
+	}
+	f.watch.Answered(pipeline.Streams(response))
+	dropHops(&response.Fields)
+	pipeline.AnnounceTrailers(&response.Fields)
+	response.Trailer = pipeline.Trailers(response.Trailer, nil)
+	if offered != "" && (response.Tunnel != nil || response.Status == statusUpgradeRequired) {
+		response.Fields.Put(message.Upgrade, offered)
+		response.Fields.Put(message.Connection, "Upgrade")
+	}
+	appendTo(&response.Fields, message.Via, f.viaResponse)
+	if f.endpoint.Version != "" {
+		response.Fields.Put(message.XBackendVersion, f.endpoint.Version)
+	}
+	switch {
+	case response.Tunnel != nil:
+		response.Tunnel = &tunnel{forward: f, Tunnel: response.Tunnel}
+	case response.Body != nil:
+		f.downloading = response.Body
+		response.Body = (*download)(f)
+	default:
+		f.end(nil)
+	}
+	return nil
+}
+
+// end ends the attempt; err is what ended it, nil or io.EOF if all is well.
+func (f *forward) end(err error) {
+	f.ending.Do(func() {
+		f.endpoint.End(err != nil && !errors.Is(err, io.EOF) && atFault(err))
+	})
+}
+
+// atFault tells whether an error is the endpoint's fault.
+func atFault(err error) bool { return pipeline.AsError(err).Fault == pipeline.Upstream }
+
+// Inform passes informational responses on; they count as bytes.
+func (f *forward) Inform(status int, fields message.Fields) {
+	f.watch.Touch()
+	dropHops(&fields)
+	f.x.Informer.Inform(status, fields)
+}
