@@ -213,12 +213,12 @@ func TestInformationalResponses(t *testing.T) {
 	g := forward(t, &model.Route{}, nil, endpoint)
 	x := exchange(t.Context(), get("/"))
 	var got []string
-	x.Inform = func(status int, fields message.Fields) {
+	x.Informer = informing(func(status int, fields message.Fields) {
 		if status != 103 {
 			t.Errorf("status %d", status)
 		}
 		got = append(got, fieldText(fields))
-	}
+	})
 	g.pass(x)
 	if text := strings.Join(got, "|"); text != "Link: </a>" {
 		t.Errorf("got %q", text)

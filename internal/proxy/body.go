@@ -49,7 +49,7 @@ func (d *download) Read(p []byte) (int, error) {
 	}
 	if err != nil {
 		d.downloading, d.over = nil, err
-		(*forward)(d).end(err)
+		(*forward)(d).end(err != io.EOF && atFault(err)) //nolint:errorlint // as io.Reader has it; failures may wrap it
 	}
 	return n, err
 }
@@ -69,7 +69,7 @@ func (d *download) Close() error {
 	}
 	err := d.downloading.Close()
 	d.downloading, d.over = nil, errBodyOver
-	(*forward)(d).end(nil)
+	(*forward)(d).end(false)
 	return err
 }
 
@@ -113,6 +113,6 @@ func (t *tunnel) Close() error {
 	t.mu.Lock()
 	failed := t.failed
 	t.mu.Unlock()
-	t.end(failed)
+	t.end(failed != nil && atFault(failed))
 	return err
 }

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -97,10 +98,13 @@ func TestForwardedFields(t *testing.T) {
 	} {
 		request := get("/", test.fields...)
 		request.Scheme = test.scheme
-		x := exchange(t.Context(), request)
-		x.Peer, x.ClientIP = netip.AddrPort{}, netip.Addr{}
+		var peer netip.AddrPort
 		if test.peer != "" {
-			x.Peer, x.ClientIP = netip.MustParseAddrPort(test.peer), netip.MustParseAddr(test.client)
+			peer = netip.MustParseAddrPort(test.peer)
+		}
+		x := pipeline.NewExchange(t.Context(), request, &model.Listener{}, peer, time.Now())
+		if test.client != "" {
+			x.ClientIP = netip.MustParseAddr(test.client)
 		}
 		head := sent(t, x)
 		for field, want := range test.want {

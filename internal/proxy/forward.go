@@ -70,7 +70,7 @@ func (f *forward) attempt() error {
 		err = f.accept(&f.try.Response)
 	}
 	if err != nil {
-		f.end(err)
+		f.end(atFault(err))
 		return err
 	}
 	f.x.Response = &f.try.Response
@@ -104,16 +104,15 @@ func (f *forward) accept(response *message.Response) error {
 		f.downloading = response.Body
 		response.Body = (*download)(f)
 	default:
-		f.end(nil)
+		f.end(false)
 	}
 	return nil
 }
 
-// end ends the attempt; err is what ended it, nil or io.EOF if all is well.
-func (f *forward) end(err error) {
-	f.ending.Do(func() {
-		f.endpoint.End(err != nil && !errors.Is(err, io.EOF) && atFault(err))
-	})
+// end ends the attempt, and tells whether it failed by the endpoint's fault.
+// Only the first call counts.
+func (f *forward) end(failed bool) {
+	f.ending.Do(func() { f.endpoint.End(failed) })
 }
 
 // atFault tells whether an error is the endpoint's fault.

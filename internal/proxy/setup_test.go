@@ -115,14 +115,14 @@ const pseudonym = "sluice-test"
 
 // forward makes the destination of a route over real connections, or over a
 // transport that stands in for them.
-func forward(t *testing.T, route *model.Route, instead pipeline.Transport, endpoints ...model.Endpoint) *gateway {
+func forward(t *testing.T, route *model.Route, instead roundTripper, endpoints ...model.Endpoint) *gateway {
 	t.Helper()
 	var registry lease.Registry
 	set := registry.NewSet()
 	route.Upstream = &model.Upstream{Name: "up", Endpoints: endpoints}
 	group := upstream.Acquire(set, route.Upstream, func(e model.Endpoint) pipeline.Transport {
 		if instead != nil {
-			return instead
+			return onContext{instead}
 		}
 		return transport.Acquire(set, "up", e, model.Pool{}, model.AttemptTimeouts{Connect: 10 * time.Second}, transport.Observer{})
 	})

@@ -159,7 +159,7 @@ func TestTimeouts(t *testing.T) {
 				}
 				start := time.Now()
 				x := exchange(ctx, request)
-				x.Inform = func(int, message.Fields) {}
+				x.Informer = informing(func(int, message.Fields) {})
 				x.Start = start.Add(-test.began)
 				err := g.Serve(x)
 				if early := err != nil; early != test.early {
@@ -225,7 +225,7 @@ func TestIdleTunnel(t *testing.T) {
 // for a head any more.
 func TestRequestThatEndsLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		spy := &spying{Transport: &fake{head: -1, pauses: seconds(9)}}
+		spy := &spying{roundTripper: &fake{head: -1, pauses: seconds(9)}}
 		limits := model.RouteTimeouts{Response: time.Second, Idle: 10 * time.Second, Total: 20 * time.Second}
 		g := forward(t, &model.Route{Timeouts: limits}, spy, model.Endpoint{URL: "http://e", Weight: 1})
 		x := exchange(t.Context(), post(drip(t.Context(), seconds(2)...), message.Unknown))
@@ -250,14 +250,14 @@ func TestRequestThatEndsLate(t *testing.T) {
 
 // spying shows what the transport is given.
 type spying struct {
-	pipeline.Transport
+	roundTripper
 	ctx  context.Context
 	body io.Reader
 }
 
 func (s *spying) RoundTrip(ctx context.Context, request *message.Request, inform func(int, message.Fields)) (*message.Response, error) {
 	s.ctx, s.body = ctx, request.Body
-	return s.Transport.RoundTrip(ctx, request, inform)
+	return s.roundTripper.RoundTrip(ctx, request, inform)
 }
 
 // Over a real socket, as the clock there is the system's.
