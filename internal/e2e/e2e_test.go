@@ -1,9 +1,12 @@
 // Package e2e holds the end-to-end tests: whole gateways, real sockets, real
-// peers. It has only tests.
+// peers. It has only tests, which run once on each engine.
 package e2e
 
 import (
+	"flag"
+	"fmt"
 	"os"
+	"slices"
 	"sync"
 	"testing"
 
@@ -12,15 +15,49 @@ import (
 	"sluice/internal/gatewaytest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(cleaned{m}) }
+// suite is what the tests run on, one after another.
+var suite = []string{gatewaytest.Standard} // and Loop and Goroutine, once gateways have them
 
-// cleaned removes the binaries after the last test.
-type cleaned struct{ *testing.M }
+// Flags of this test binary. What they make longer is the same test that always
+// runs.
+var (
+	onEngine = flag.String("engine", os.Getenv(gatewaytest.EngineVariable), "the one engine to run on: loop, goroutine or standard; none: each")
+	long     = flag.Bool("long", false, "hold the tests of load to the budgets, which needs a machine with nothing else to do")
+)
 
-func (c cleaned) Run() int {
-	code := c.M.Run()
-	if dir, err := binaryDir(); err == nil {
-		_ = os.RemoveAll(dir) // what is left in a temporary folder harms nobody
+func TestMain(m *testing.M) { goleak.VerifyTestMain(engines{m}) }
+
+// engines runs the tests on each engine, and removes the binaries after the
+// last one.
+type engines struct{ *testing.M }
+
+func (e engines) Run() (code int) {
+	flag.Parse()
+	defer func() {
+		if dir, err := binaryDir(); err == nil {
+			_ = os.RemoveAll(dir) // what is left in a temporary folder harms nobody
+		}
+	}()
+	if *onEngine != "" {
+		suite = []string{*onEngine}
+	}
+	if i := slices.IndexFunc(suite, func(name string) bool {
+		return name != gatewaytest.Loop && name != gatewaytest.Goroutine && name != gatewaytest.Standard
+	}); i >= 0 {
+		fmt.Fprintf(os.Stderr, "no engine is called %q\n", suite[i])
+		return 2
+	}
+	for _, engine := range suite {
+		fmt.Println("engine:", engine)
+		if err := os.Setenv(gatewaytest.EngineVariable, engine); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 2
+		}
+		code = max(code, e.M.Run())
+		if err := goleak.Find(); err != nil && code == 0 {
+			fmt.Fprintf(os.Stderr, "engine %s leaves something behind: %v\n", engine, err)
+			code = 1
+		}
 	}
 	return code
 }

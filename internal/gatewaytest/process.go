@@ -41,7 +41,8 @@ type Process struct {
 
 // StartProcess runs a gateway's binary on a configuration, and waits until it
 // is ready. Its listeners should have port 0. The configuration has no admin
-// block of its own: the admin API is put on a Unix socket.
+// block and no engine of its own: the admin API is put on a Unix socket, the
+// engine is that of the tests.
 func StartProcess(t testing.TB, binary, config string) *Process {
 	t.Helper()
 	dir := ShortDir(t)
@@ -110,6 +111,9 @@ func (p *Process) Log(most int) string {
 func (p *Process) Write(config string) {
 	p.t.Helper()
 	block := fmt.Sprintf("admin: {address: %q}\n", "unix:"+filepath.Join(filepath.Dir(p.file), "admin"))
+	if engine := Engine(); engine != Standard {
+		block += "engine: " + engine + "\n"
+	}
 	replace(p.t, p.file, block+config)
 }
 
