@@ -158,10 +158,27 @@ func post(body io.Reader, length int64) *message.Request {
 	return r
 }
 
+// informer takes informational responses by a function.
+type informer func(status int, fields message.Fields)
+
+func (f informer) Inform(status int, fields message.Fields) { f(status, fields) }
+
+// trip does an attempt; inform may be nil.
+func trip(ctx context.Context, transport pipeline.Transport, request *message.Request, inform informer) (*message.Response, error) {
+	try := &pipeline.Attempt{Request: request}
+	if inform != nil {
+		try.Informer = inform
+	}
+	if err := transport.RoundTrip(ctx, try); err != nil {
+		return nil, err
+	}
+	return &try.Response, nil
+}
+
 // ask does an attempt that must succeed and reads its body.
 func ask(t *testing.T, transport pipeline.Transport, request *message.Request) (*message.Response, string) {
 	t.Helper()
-	response, err := transport.RoundTrip(t.Context(), request, nil)
+	response, err := trip(t.Context(), transport, request, nil)
 	if err != nil {
 		t.Fatalf("RoundTrip: %v", err)
 	}
@@ -186,7 +203,7 @@ func drain(t *testing.T, response *message.Response) string {
 // fails does an attempt that must fail.
 func fails(ctx context.Context, t *testing.T, transport pipeline.Transport, request *message.Request) error {
 	t.Helper()
-	response, err := transport.RoundTrip(ctx, request, nil)
+	response, err := trip(ctx, transport, request, nil)
 	if err == nil {
 		_ = response.Close()
 		t.Fatalf("RoundTrip gave status %d, no error", response.Status)

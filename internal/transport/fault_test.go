@@ -146,7 +146,7 @@ func TestContextEndsABody(t *testing.T) {
 		close(gone)
 	})
 	ctx, cancel := context.WithCancelCause(t.Context())
-	response, err := open(t, endpoint, setup{}).RoundTrip(ctx, get("/"), nil)
+	response, err := trip(ctx, open(t, endpoint, setup{}), get("/"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -245,7 +245,7 @@ func TestClientFaultAfterTheHead(t *testing.T) {
 		}
 	})
 	body, client := io.Pipe()
-	response, err := open(t, endpoint, setup{}).RoundTrip(t.Context(), post(body, message.Unknown), nil)
+	response, err := trip(t.Context(), open(t, endpoint, setup{}), post(body, message.Unknown), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

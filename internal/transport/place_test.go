@@ -104,7 +104,7 @@ func TestPlacesComeBack(t *testing.T) {
 					if test.request != nil {
 						request = test.request()
 					}
-					response, err := transport.RoundTrip(ctx, request, nil)
+					response, err := trip(ctx, transport, request, nil)
 					switch {
 					case (err != nil) != test.fails:
 						t.Errorf("got %v", err)

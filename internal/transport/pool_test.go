@@ -56,7 +56,7 @@ func gated(t *testing.T) (endpoint model.Endpoint, arrived chan string, answer c
 func inBackground(ctx context.Context, transport pipeline.Transport, path string) <-chan error {
 	done := make(chan error, 1)
 	go func() {
-		response, err := transport.RoundTrip(ctx, get(path), nil)
+		response, err := trip(ctx, transport, get(path), nil)
 		if err == nil {
 			_, err = io.ReadAll(response.Body)
 		}
@@ -337,7 +337,7 @@ func TestReleaseLeavesTunnelsAndBodiesAlone(t *testing.T) {
 	var c counts
 	transport := open(t, endpoint, setup{observer: c.observer()})
 	tunnel := upgrade(t.Context(), t, transport)
-	response, err := transport.RoundTrip(t.Context(), get("/"), nil)
+	response, err := trip(t.Context(), transport, get("/"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -403,7 +403,7 @@ func TestAcquireSharesByIdentity(t *testing.T) {
 			t.Errorf("another %s is the same transport", name)
 		}
 	}
-	response, err := one.RoundTrip(t.Context(), &message.Request{Method: "GET", Path: "/"}, nil) // no observer, no host
+	response, err := trip(t.Context(), one, &message.Request{Method: "GET", Path: "/"}, nil) // no observer, no host
 	if err != nil {
 		t.Fatal(err)
 	}

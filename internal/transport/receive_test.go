@@ -130,7 +130,7 @@ func TestBodyFaultsAfterTheHead(t *testing.T) {
 					p.say(test.text)
 				}
 			})
-			response, err := open(t, endpoint, setup{}).RoundTrip(t.Context(), get("/"), nil)
+			response, err := trip(t.Context(), open(t, endpoint, setup{}), get("/"), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -165,7 +165,7 @@ func TestInformational(t *testing.T) {
 		}
 	})
 	var got []string
-	response, err := open(t, endpoint, setup{}).RoundTrip(t.Context(), get("/"), func(status int, fields message.Fields) {
+	response, err := trip(t.Context(), open(t, endpoint, setup{}), get("/"), func(status int, fields message.Fields) {
 		got = append(got, itoa(status)+" "+fieldText(fields))
 	})
 	if err != nil {
@@ -186,7 +186,7 @@ func TestFirstByteComesAtOnce(t *testing.T) {
 			p.say("0\r\n\r\n")
 		}
 	})
-	response, err := open(t, endpoint, setup{}).RoundTrip(t.Context(), get("/"), nil)
+	response, err := trip(t.Context(), open(t, endpoint, setup{}), get("/"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -290,7 +290,7 @@ func TestContentOfEmptyResponsesIsNoAnswer(t *testing.T) {
 						full = get("/")
 					}
 					for _, request := range []*message.Request{empty, full} {
-						response, err := transport.RoundTrip(t.Context(), request, nil)
+						response, err := trip(t.Context(), transport, request, nil)
 						if err != nil {
 							t.Errorf("%s: %s %s: %v", name, request.Method, request.Path, err)
 							return

@@ -107,7 +107,7 @@ func upgrade(ctx context.Context, t *testing.T, transport pipeline.Transport) me
 	request := get("/")
 	request.Fields.Add("connection", "Upgrade")
 	request.Fields.Add("Upgrade", "echo")
-	response, err := transport.RoundTrip(ctx, request, nil)
+	response, err := trip(ctx, transport, request, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
