@@ -8,6 +8,7 @@ import (
 )
 
 // Interrupter is what can be told to give up what it waits for, as a Conn.
+// Interrupt must not touch the context that guards it.
 type Interrupter interface{ Interrupt(cause error) }
 
 // Context is the context.Context of what tasks of one executor do. Its end costs
@@ -66,12 +67,12 @@ func (c *Context) Cancel(cause error) {
 	if c.done != nil {
 		close(c.done)
 	}
-	guarded, after := c.guarded, c.after
+	if c.guarded != nil { // under the lock, so that none comes after the end of its guard
+		c.guarded.Interrupt(c.err())
+	}
+	after := c.after
 	c.guarded, c.after = nil, nil
 	c.mu.Unlock()
-	if guarded != nil {
-		guarded.Interrupt(c.Err())
-	}
 	for _, f := range after {
 		go (*f)()
 	}
@@ -98,6 +99,10 @@ func (c *Context) Done() <-chan struct{} {
 func (c *Context) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return c.err()
+}
+
+func (c *Context) err() error {
 	switch c.cause {
 	case nil, context.Canceled:
 		return c.cause
@@ -168,8 +173,9 @@ func NewGuard(ctx context.Context, executor Executor, target Interrupter) Guard 
 	return Guard{context: own}
 }
 
-// End ends it. The zero Guard and a second call are fine. Where the context is
-// no Context, an interruption may be under way and come later.
+// End ends it: no interruption comes after it. The zero Guard and a second call
+// are fine. Where the context is no Context, an interruption may be under way
+// and come later.
 func (g *Guard) End() {
 	switch {
 	case g.context != nil:
