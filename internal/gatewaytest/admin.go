@@ -70,3 +70,6 @@ func (a *admin) read(path string) []byte {
 	}
 	return body
 }
+
+// CloseIdle closes the connections to the admin API.
+func (a *admin) CloseIdle() { a.client.CloseIdleConnections() }
