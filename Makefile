@@ -12,7 +12,7 @@ LDFLAGS := -s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT)
 
 BIN      := bin/sluice
 GOLANGCI := go tool -modfile=tools/go.mod golangci-lint
-SOURCES  := $(wildcard cmd internal)
+SOURCES  := $(wildcard cmd internal bench)
 SCRIPTS  := .ci/run $(wildcard scripts/*)
 
 TESTFLAGS ?= -count=1 -timeout=20m
@@ -21,11 +21,15 @@ BENCHTIME ?= 1s
 BENCHPKG  ?= ./...
 FUZZTIME  ?= 2m
 
+ROUNDS    ?= 5
+DURATION  ?= 1.5s
+ONLY      ?=
+
 .DEFAULT_GOAL := help
-.PHONY: help run build test lint fmt docs bench fuzz cover clean
+.PHONY: help run build test lint fmt docs bench microbench fuzz cover clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: build ## build, and serve the demo: a gateway and three services
 	$(BIN) demo
@@ -41,9 +45,11 @@ lint: ## formatting, vet, lint rules, module files, generated documents, scripts
 	@unformatted=$$(gofmt -s -l $(SOURCES)); \
 	if [ -n "$$unformatted" ]; then echo "not formatted (make fmt mends it):" $$unformatted >&2; exit 1; fi
 	go vet ./...
+	go -C bench vet ./...
 	$(GOLANGCI) run --allow-parallel-runners ./...
 	go mod tidy -diff
 	go -C tools mod tidy -diff
+	go -C bench mod tidy -diff
 	go run ./cmd/sluice schema --markdown | diff -u docs/configuration.md - || { echo 'docs/configuration.md is not current: make docs' >&2; exit 1; }
 	@scripts/check-scripts $(SCRIPTS)
 
@@ -53,7 +59,13 @@ fmt: ## format all Go files, imports included
 docs: build ## write docs/configuration.md from the code
 	$(BIN) schema --markdown >docs/configuration.md
 
-bench: ## run the benchmarks (BENCH, BENCHTIME, BENCHPKG)
+bench: build ## measure beside nginx, HAProxy, Caddy and others (ROUNDS, DURATION, ONLY)
+	@scripts/bench-setup
+	@mkdir -p bin/bench
+	go -C bench build -o ../bin/bench/bench .
+	PATH="$$PATH:/usr/sbin:/sbin" bin/bench/bench -rounds $(ROUNDS) -duration $(DURATION) -only '$(ONLY)'
+
+microbench: ## run the benchmarks of the packages (BENCH, BENCHTIME, BENCHPKG)
 	@scripts/machine
 	go test -run='^$$' -bench='$(BENCH)' -benchtime=$(BENCHTIME) -benchmem $(BENCHPKG)
 

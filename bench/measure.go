@@ -1,0 +1,277 @@
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"time"
+)
+
+const (
+	minRounds = 5 // fewer say too little to be written down
+	warmUp    = 300 * time.Millisecond
+	settle    = time.Second // until memory is read with idle connections
+)
+
+// bench is one run: what it measures with, and what stays for its length.
+type bench struct {
+	programs    programs
+	client      client
+	verifier    *verifier
+	ports       *ports
+	endpoint    string // its address
+	directory   string
+	descriptors int
+	duration    time.Duration
+	progress    io.Writer
+	rates       map[string]float64 // of half load, by case
+	results     *results
+}
+
+func measure(ctx context.Context, o options, cases []load, proxies []proxy, progress io.Writer) (*results, error) {
+	descriptors, err := raiseLimit()
+	if err != nil {
+		return nil, err
+	}
+	p, err := build(ctx, o, proxies, progress)
+	if err != nil {
+		return nil, err
+	}
+	directory, err := os.MkdirTemp("", "sluice-bench-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.RemoveAll(directory) }()
+	b := &bench{
+		programs: p, client: client{program: p.load}, verifier: newVerifier(), ports: &ports{},
+		directory: directory, descriptors: descriptors, duration: o.duration, progress: progress,
+		rates: map[string]float64{},
+		results: &results{
+			Machine: machine(ctx), Time: time.Now().UTC(), Rounds: o.rounds, Duration: o.duration,
+			Versions: p.versions(ctx), Fields: map[string]fields{}, Rates: map[string]float64{},
+		},
+	}
+	if b.endpoint, err = b.ports.address(); err != nil {
+		return nil, err
+	}
+	_, port, _ := strings.Cut(b.endpoint, ":")
+	endpoint, err := b.start(ctx, "endpoint", []string{p.endpoint, port}, b.endpoint)
+	if err != nil {
+		return nil, err
+	}
+	defer endpoint.stop()
+	if proxies, err = b.available(ctx, proxies); err != nil {
+		return nil, err
+	}
+	for _, c := range cases {
+		if err := b.verifier.verify(ctx, b.endpoint, c, true); err != nil {
+			return nil, fmt.Errorf("the endpoint: %w", err)
+		}
+	}
+	if err := b.calibrate(ctx, cases, proxies); err != nil {
+		return nil, err
+	}
+	for round := range o.rounds {
+		for _, c := range cases {
+			for i := range proxies {
+				// Each round begins with another one, so that none is always
+				// measured after the same neighbour.
+				p := proxies[(i+round)%len(proxies)]
+				s, err := b.sample(ctx, c, p, round)
+				if err != nil {
+					return nil, fmt.Errorf("round %d, %s, %s: %w", round+1, c.name, p.name, err)
+				}
+				if s != nil {
+					b.results.Samples = append(b.results.Samples, *s)
+					fmt.Fprintf(progress, "%d/%d %-12s %-16s %s\n", round+1, o.rounds, c.name, p.name, s)
+				}
+			}
+		}
+	}
+	return b.results, nil
+}
+
+func machine(ctx context.Context) string {
+	said, err := exec.CommandContext(ctx, "scripts/machine").Output()
+	if err != nil {
+		return "unknown machine"
+	}
+	return strings.TrimPrefix(strings.TrimSpace(string(said)), "machine: ")
+}
+
+// available leaves out, and says so, what this build of Sluice does not accept.
+func (b *bench) available(ctx context.Context, proxies []proxy) (some []proxy, err error) {
+	for _, p := range proxies {
+		if p.engine != "" {
+			s, err := b.settings(p, b.directory)
+			if err != nil {
+				return nil, err
+			}
+			out, err := exec.CommandContext(ctx, b.programs.sluice, "validate", "-c", s.File).CombinedOutput()
+			if strings.Contains(string(out), "not supported yet") {
+				fmt.Fprintf(b.progress, "bench: LEFT OUT %s: this build of the gateway does not support it yet\n", p.name)
+				continue
+			}
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w: %s", p.name, err, out)
+			}
+		}
+		some = append(some, p)
+	}
+	return some, nil
+}
+
+// settings chooses addresses for a proxy and writes its configuration.
+func (b *bench) settings(p proxy, directory string) (settings, error) {
+	s := settings{
+		Endpoint: b.endpoint, Directory: directory, programs: b.programs,
+		Cores: runtime.NumCPU(), Connections: 10100, Descriptors: b.descriptors,
+	}
+	var err error
+	if s.Listen, err = b.ports.address(); err != nil {
+		return s, err
+	}
+	if s.Admin, err = b.ports.address(); err != nil {
+		return s, err
+	}
+	return s, p.configure(&s)
+}
+
+func (b *bench) start(ctx context.Context, name string, command []string, address string) (*process, error) {
+	directory := filepath.Join(b.directory, name)
+	if err := os.MkdirAll(directory, 0o755); err != nil {
+		return nil, err
+	}
+	started, err := start(directory, command)
+	if err != nil {
+		return nil, err
+	}
+	if err := started.waitReady(ctx, address); err != nil {
+		started.stop()
+		return nil, err
+	}
+	return started, nil
+}
+
+// calibrate sets the rate of half load for each case: half of what passes
+// through the baseline when it is saturated. Every proxy gets the same.
+func (b *bench) calibrate(ctx context.Context, cases []load, proxies []proxy) error {
+	for _, c := range cases {
+		if c.idle {
+			continue
+		}
+		for _, p := range proxies {
+			if p.name != baseline {
+				continue
+			}
+			err := b.with(ctx, p, func(address string, ids []int) error {
+				o, err := b.client.put(ctx, address, c, 0, warmUp, b.duration, ids, nil)
+				if err == nil {
+					b.rates[c.name] = o.perSecond() / 2
+				}
+				return err
+			})
+			if err != nil {
+				return fmt.Errorf("calibration, %s: %w", c.name, err)
+			}
+		}
+		b.results.Rates[c.name] = b.rates[c.name]
+		fmt.Fprintf(b.progress, "bench: half load of %s is %.0f/s\n", c.name, b.rates[c.name])
+	}
+	return nil
+}
+
+// with runs a proxy for as long as do takes. ids are its processes.
+func (b *bench) with(ctx context.Context, p proxy, do func(address string, ids []int) error) error {
+	if p.command == nil {
+		return do(b.endpoint, nil)
+	}
+	directory := filepath.Join(b.directory, p.name)
+	if err := os.MkdirAll(directory, 0o755); err != nil {
+		return err
+	}
+	s, err := b.settings(p, directory)
+	if err != nil {
+		return err
+	}
+	started, err := b.start(ctx, p.name, p.command(s), s.Listen)
+	if err != nil {
+		return err
+	}
+	defer started.stop()
+	if !p.opaque && b.results.Fields[p.name].Request == nil {
+		request, response, err := b.verifier.fields(ctx, s.Listen)
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, started.printed())
+		}
+		b.results.Fields[p.name] = fields{Request: request, Response: response}
+	}
+	ids, err := family(started.command.Process.Pid)
+	if err != nil {
+		return err
+	}
+	if err := do(s.Listen, ids); err != nil {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return fmt.Errorf("%w: %s", err, started.printed())
+	}
+	return nil
+}
+
+// sample measures one proxy in one case once; nil where there is nothing to
+// measure.
+func (b *bench) sample(ctx context.Context, c load, p proxy, round int) (*sample, error) {
+	s := &sample{Round: round, Case: c.name, Proxy: p.name}
+	if c.idle && p.command == nil {
+		return nil, nil
+	}
+	err := b.with(ctx, p, func(address string, ids []int) error {
+		if err := b.verifier.verify(ctx, address, c, false); err != nil {
+			return err
+		}
+		if c.idle {
+			return b.idle(ctx, c, p, address, ids, s)
+		}
+		var err error
+		s.Saturated, err = b.client.put(ctx, address, c, 0, warmUp, b.duration, ids, func() (err error) {
+			s.Resident, err = resident(ids)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		s.Half, err = b.client.put(ctx, address, c, b.rates[c.name], warmUp, b.duration*2/3, ids, nil)
+		return err
+	})
+	return s, err
+}
+
+// idle measures what connections cost that made one request and stay.
+func (b *bench) idle(ctx context.Context, c load, p proxy, address string, ids []int, s *sample) error {
+	const others = 400 // descriptors for everything else
+	c.connections = min(c.connections, (b.descriptors-others)/max(1, p.sockets))
+	s.Connections = c.connections
+	before, err := resident(ids)
+	if err != nil {
+		return err
+	}
+	_, err = b.client.put(ctx, address, c, 0, 0, 0, ids, func() error {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(settle):
+		}
+		s.Resident, err = resident(ids)
+		s.PerConnection = float64(s.Resident-before) / float64(c.connections)
+		return err
+	})
+	return err
+}

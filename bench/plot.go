@@ -1,0 +1,106 @@
+//go:build linux
+
+package main
+
+import (
+	"fmt"
+	"html"
+	"math"
+	"strings"
+)
+
+// svg draws the processor time per request of each proxy in each case, as
+// ratios to the baseline on a logarithmic axis: a dot for the median, a line
+// for the spread. It is readable on light and dark pages.
+func (r *results) svg() string {
+	cases, measured := r.measured()
+	var shown []proxy
+	for _, p := range measured {
+		if p.command != nil && p.name != baseline {
+			shown = append(shown, p)
+		}
+	}
+	var rows []load
+	for _, c := range cases {
+		if !c.idle {
+			rows = append(rows, c)
+		}
+	}
+	const (
+		width, left, right, top = 860, 110, 20, 74
+		lane, gap               = 11, 12
+	)
+	low, high := 0.5, 2.0
+	for _, c := range rows {
+		for _, p := range shown {
+			s := r.ratio(c.name, p.name, baseline, cpu())
+			for s.n > 0 && s.low < low {
+				low /= 2
+			}
+			for s.n > 0 && s.high > high {
+				high *= 2
+			}
+		}
+	}
+	x := func(v float64) float64 {
+		return left + (width-left-right)*math.Log(v/low)/math.Log(high/low)
+	}
+	band := lane*len(shown) + gap
+	height := top + band*len(rows) + 40
+
+	b := &strings.Builder{}
+	fmt.Fprintf(b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" role="img" aria-label="Processor time per request, as ratios to nginx">`+"\n", width, height, width, height)
+	b.WriteString(`<style>
+svg{--page:#fff;--ink:#1f2328;--faint:#d0d7de;--band:#f6f8fa}
+@media (prefers-color-scheme:dark){svg{--page:#0d1117;--ink:#e6edf3;--faint:#30363d;--band:#161b22}}
+text{font:12px system-ui,sans-serif;fill:var(--ink)}
+.title{font-size:14px;font-weight:600}
+.grid{stroke:var(--faint)}
+.one{stroke:var(--ink);stroke-dasharray:4 3}
+.spread{stroke-width:2}
+</style>
+`)
+	fmt.Fprintf(b, `<rect width="%d" height="%d" fill="var(--page)"/>`+"\n", width, height)
+	fmt.Fprintf(b, `<text class="title" x="%d" y="20">Processor time per request, to nginx’s (median and spread of %d rounds; less is better)</text>`+"\n", 12, r.Rounds)
+	at := 12.0
+	for i, p := range shown {
+		title := strings.ReplaceAll(p.title, "`", "")
+		fmt.Fprintf(b, `<circle cx="%.0f" cy="41" r="5" fill="%s"/><text x="%.0f" y="45">%s</text>`+"\n", at+5, colour(i), at+15, html.EscapeString(title))
+		at += 32 + 6.6*float64(len(title))
+	}
+	for i, c := range rows {
+		y := top + band*i
+		if i%2 == 0 {
+			fmt.Fprintf(b, `<rect x="0" y="%d" width="%d" height="%d" fill="var(--band)"/>`+"\n", y-gap/2, width, band)
+		}
+		fmt.Fprintf(b, `<text x="12" y="%d">%s</text>`+"\n", y+lane*len(shown)/2+4, c.name)
+	}
+	bottom := top + band*len(rows) - gap/2
+	for v := low; v <= high*1.001; v *= 2 {
+		class := "grid"
+		if v == 1 {
+			class = "one"
+		}
+		fmt.Fprintf(b, `<line class="%s" x1="%.1f" x2="%.1f" y1="%d" y2="%d"/><text x="%.1f" y="%d" text-anchor="middle">%g</text>`+"\n", class, x(v), x(v), top-gap/2, bottom, x(v), bottom+18, v)
+	}
+	for i, c := range rows {
+		for j, p := range shown {
+			s := r.ratio(c.name, p.name, baseline, cpu())
+			if s.n == 0 {
+				continue
+			}
+			y := top + band*i + lane*j + lane/2
+			fmt.Fprintf(b, `<line class="spread" stroke="%s" x1="%.1f" x2="%.1f" y1="%d" y2="%d"/><circle cx="%.1f" cy="%d" r="4.5" fill="%s"><title>%s, %s: %s</title></circle>`+"\n",
+				colour(j), x(s.low), x(s.high), y, y, x(s.median), y, colour(j), c.name, html.EscapeString(strings.ReplaceAll(p.title, "`", "")), s.ratio())
+		}
+	}
+	b.WriteString("</svg>\n")
+	return b.String()
+}
+
+// colour is one of seven that stand out on light and on dark ground and from
+// each other, also for the colour-blind (after Okabe and Ito).
+func colour(i int) string {
+	colours := []string{"#d55e00", "#e69f00", "#0072b2", "#cc79a7", "#009e73", "#7f7f7f", "#56b4e9"}
+	return colours[i%len(colours)]
+}

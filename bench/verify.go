@@ -1,0 +1,120 @@
+//go:build linux
+
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// mandatory are the fields that every proxy here has to send: what Sluice sends
+// by itself.
+var mandatory = []string{"X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Real-Ip", "X-Request-Id", "Via"}
+
+// verifier knows what is right: what the endpoint itself answers.
+type verifier struct {
+	client *http.Client
+	right  map[string][sha256.Size]byte // by path
+}
+
+func newVerifier() *verifier {
+	return &verifier{
+		client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true}},
+		right:  map[string][sha256.Size]byte{},
+	}
+}
+
+// verify sends one request of this load and looks at the whole answer.
+func (v *verifier) verify(ctx context.Context, address string, l load, direct bool) error {
+	method, body := http.MethodGet, []byte(nil)
+	if l.upload {
+		method, body = http.MethodPost, bytes.Repeat([]byte("x"), l.length)
+	}
+	answer, text, err := v.send(ctx, method, address, l.path, body)
+	if err != nil {
+		return err
+	}
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s %s: %s: %.200s", method, l.path, answer.Status, text)
+	}
+	if l.upload {
+		if want := fmt.Sprintf(`{"swallowed":%d}`, l.length); string(text) != want {
+			return fmt.Errorf("%s %s: %.200s instead of %s", method, l.path, text, want)
+		}
+		return nil
+	}
+	if len(text) != l.length {
+		return fmt.Errorf("%s %s: %d bytes instead of %d", method, l.path, len(text), l.length)
+	}
+	sum := sha256.Sum256(text)
+	if direct {
+		v.right[l.path] = sum
+	} else if v.right[l.path] != sum {
+		return fmt.Errorf("%s %s: another body than the endpoint's own", method, l.path)
+	}
+	return nil
+}
+
+// fields tells which fields a proxy adds to a request and to a response, and
+// holds it to the mandatory ones.
+func (v *verifier) fields(ctx context.Context, address string) (request, response []string, err error) {
+	answer, text, err := v.send(ctx, http.MethodGet, address, "/head", nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	got, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(text)))
+	if err != nil {
+		return nil, nil, fmt.Errorf("what the endpoint received: %w: %.200s", err, text)
+	}
+	if got.Host != address {
+		return nil, nil, fmt.Errorf("the endpoint received Host %q instead of %q", got.Host, address)
+	}
+	for name := range got.Header {
+		if name != "User-Agent" {
+			request = append(request, name)
+		}
+	}
+	for name := range answer.Header {
+		if !slices.Contains([]string{"Content-Type", "Content-Length", "Server"}, name) {
+			response = append(response, name)
+		}
+	}
+	slices.Sort(request)
+	slices.Sort(response)
+	for _, name := range mandatory {
+		if !slices.Contains(request, name) {
+			return nil, nil, fmt.Errorf("the endpoint received no %s, only %s", name, strings.Join(request, ", "))
+		}
+	}
+	for _, name := range []string{"Via", "X-Request-Id"} {
+		if !slices.Contains(response, name) {
+			return nil, nil, fmt.Errorf("the client received no %s, only %s", name, strings.Join(response, ", "))
+		}
+	}
+	if client, _, _ := net.SplitHostPort(address); got.Header.Get("X-Forwarded-For") != client {
+		return nil, nil, fmt.Errorf("the endpoint received X-Forwarded-For: %s", got.Header.Get("X-Forwarded-For"))
+	}
+	return request, response, nil
+}
+
+func (v *verifier) send(ctx context.Context, method, address, path string, body []byte) (*http.Response, []byte, error) {
+	request, err := http.NewRequestWithContext(ctx, method, "http://"+address+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, nil, err
+	}
+	answer, err := v.client.Do(request)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer func() { _ = answer.Body.Close() }()
+	text, err := io.ReadAll(answer.Body)
+	return answer, text, err
+}
