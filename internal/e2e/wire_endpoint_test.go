@@ -19,7 +19,8 @@ import (
 // received, and answers a request of a case with bytes of that case, any other
 // with 200 and "ok".
 type wireEndpoint struct {
-	url string
+	url    string
+	closes bool // after every request that is of no script
 
 	mu          sync.Mutex
 	connections int
@@ -41,9 +42,10 @@ type wireScript struct {
 	early bool   // answer the head, without reading the body
 	apart int    // bytes of out that go first; the rest when the gateway has read those
 	out   string // what it answers
-	later string // what it sends on when it is told to
+	later string // what it sends on when it is told to; empty: it does not wait
 	end   string // how the connection ends then: "close", "reset"; "": it goes on
 
+	once    sync.Once
 	proceed chan struct{} // closed: send later
 	sent    chan struct{} // closed when all is sent
 	fault   error         // of the script itself; after sent
@@ -75,6 +77,9 @@ func (e *wireEndpoint) serve(conn net.Conn, in *bufio.Reader) {
 			return
 		}
 		script := e.begun(&m, connection)
+		if script == nil && wireNames(strings.Join(m.fields, "\n"), "Expect") {
+			_, _ = io.WriteString(conn, "HTTP/1.1 100 Continue\r\n\r\n") // whether it can shows below
+		}
 		if err == nil && m.line != "" && (script == nil || !script.early) {
 			m, err = m.readBody(in, false, false)
 		}
@@ -88,15 +93,18 @@ func (e *wireEndpoint) serve(conn net.Conn, in *bufio.Reader) {
 			_ = conn.(*net.TCPConn).CloseWrite()
 			_, _ = io.Copy(io.Discard, in) // a close before would be a reset
 			return
-		case !m.whole, script != nil && !script.run(conn), script == nil && wireOK(conn, m.line) != nil:
+		case !m.whole, script != nil && !script.run(conn), script == nil && (wireOK(conn, m.line, e.closes) != nil || e.closes):
 			return
 		}
 	}
 }
 
 // wireOK answers a request with 200.
-func wireOK(conn net.Conn, line string) error {
+func wireOK(conn net.Conn, line string, closes bool) error {
 	answer := "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+	if closes {
+		answer = strings.Replace(answer, "\r\n\r\n", "\r\nConnection: close\r\n\r\n", 1)
+	}
 	if strings.HasPrefix(line, "HEAD ") {
 		answer = strings.TrimSuffix(answer, "ok")
 	}
@@ -176,6 +184,9 @@ func (e *wireEndpoint) hasEnded(connection int) bool {
 	defer e.mu.Unlock()
 	return e.ended[connection]
 }
+
+// goOn has the script send what comes later.
+func (s *wireScript) goOn() { s.once.Do(func() { close(s.proceed) }) }
 
 // run answers, and tells whether the connection goes on. What cannot be written
 // is no matter: the gateway closes where it has seen enough.

@@ -7,11 +7,9 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -37,18 +35,15 @@ type wireEnd struct {
 	word   string
 }
 
-// wireEngines are the engines that the tables hold for: those that read and
-// write HTTP/1.1 themselves. What net/http mends or lets pass, its adapters
-// cannot see.
-var wireEngines = []string{"loop", "goroutine"}
-
-// newWireGroup starts a gateway, if the engine under test is one of those. At
-// the end of the test it compares the log, the metrics, and what reached the
-// endpoint with what the cases had.
+// newWireGroup starts a gateway. At the end, finish compares the log, the
+// metrics, and what reached the endpoint with what the cases had.
+//
+// The tables hold for the engines that read and write HTTP/1.1 themselves. What
+// net/http mends, answers itself or lets pass, its adapters never see.
 func newWireGroup(t *testing.T) *wireGroup {
 	t.Helper()
-	if engine := os.Getenv("SLUICE_TEST_ENGINE"); !slices.Contains(wireEngines, engine) {
-		t.Skipf("the engine %q leaves the wire to net/http", engine)
+	if gatewaytest.Engine() == gatewaytest.Standard {
+		t.Skip("this engine leaves the wire to net/http")
 	}
 	g := &wireGroup{endpoint: newWireEndpoint(t), ended: map[string]wireEnd{}}
 	g.gw = gatewaytest.Start(t, fmt.Sprintf(`
@@ -77,15 +72,12 @@ type wireClient struct {
 	net.Conn
 	in     *bufio.Reader
 	number int
-
-	mu   sync.Mutex
-	got  strings.Builder
-	wait string        // some bytes
-	came chan struct{} // closed when they have come
+	heard  strings.Builder
+	seen   func() // called once "begin" has come; may be nil
 }
 
 func (g *wireGroup) dial(number int) *wireClient {
-	c := &wireClient{Conn: g.gw.Dial("web"), number: number, came: make(chan struct{})}
+	c := &wireClient{Conn: g.gw.Dial("web"), number: number}
 	c.in = bufio.NewReader(c)
 	return c
 }
@@ -93,21 +85,12 @@ func (g *wireGroup) dial(number int) *wireClient {
 // Read notes what comes.
 func (c *wireClient) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	before := c.wait != "" && strings.Contains(c.got.String(), c.wait)
-	c.got.Write(p[:n])
-	if c.wait != "" && !before && strings.Contains(c.got.String(), c.wait) {
-		close(c.came)
+	c.heard.Write(p[:n])
+	if c.seen != nil && strings.Contains(c.heard.String(), "begin") {
+		c.seen()
+		c.seen = nil
 	}
 	return n, err
-}
-
-// heard is what has come so far.
-func (c *wireClient) heard() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.got.String()
 }
 
 // send writes, unless the gateway has closed already, which shows in what it
@@ -126,7 +109,7 @@ func (c *wireClient) receive(t *testing.T, method string) (final wireMessage, in
 			return method == "HEAD" || status < 200 || status == 204 || status == 304
 		}, true)
 		if err != nil {
-			t.Fatalf("no response: %v; came: %q", err, c.heard())
+			t.Fatalf("no response: %v; came: %q", err, c.heard.String())
 		}
 		if status := wireStatus(m.line); status >= 200 || status == 101 || !m.whole {
 			return m, informed
@@ -221,7 +204,7 @@ func (g *wireGroup) goesOn(t *testing.T, c *wireClient) (arrival wireArrival) {
 	c.send("GET /next/{n} HTTP/1.1\r\nHost: x\r\n\r\n")
 	m, _ := c.receive(t, "GET")
 	g.answered(t, &m, "", "")
-	m.take("Via")
+	g.via(t, &m)
 	if want := "HTTP/1.1 200 OK\nContent-Length: 2\n\nok"; m.text() != want {
 		t.Errorf("the next request is answered with %q, want %q", m.text(), want)
 	}
@@ -230,6 +213,14 @@ func (g *wireGroup) goesOn(t *testing.T, c *wireClient) (arrival wireArrival) {
 		t.Fatal("the next request did not arrive at the endpoint")
 	}
 	return arrivals[len(arrivals)-1]
+}
+
+// via checks that a response tells the way that it came, and takes that out.
+func (g *wireGroup) via(t *testing.T, m *wireMessage) {
+	t.Helper()
+	if via := m.take("Via"); !cmp.Equal(via, []string{"1.1 tested"}) {
+		t.Errorf("Via is %q", via)
+	}
 }
 
 // finish compares the log and the metrics with what the cases had, and looks for
