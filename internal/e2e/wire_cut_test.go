@@ -62,6 +62,31 @@ func TestWireRequestsInTwoPieces(t *testing.T) {
 	g.finish(t)
 }
 
+// TestWireFaultsThatShowAtOnce refuses what cannot become a request without
+// waiting for its end, which may never come.
+func TestWireFaultsThatShowAtOnce(t *testing.T) {
+	g := newWireGroup(t)
+	for _, test := range []wireRefusal{
+		{"a control at the beginning", "\x16", 400, "bad_request"},
+		{"a bracket in the method", "GET[", 400, "bad_request"},
+		{"a bare LF", "GET /{n} HTTP/1.1\nHost: x", 400, "bad_request"},
+		{"a version", "GET /{n} HTTP/2.0\r\n", 505, "bad_version"},
+		{"a long target", "GET /{n}" + strings.Repeat("y", 1100), 414, "uri_too_long"},
+		{"a bare LF in the fields", "GET /{n} HTTP/1.1\r\nHost: x\nX: y", 400, "bad_request"},
+		{"a long head", "GET /{n} HTTP/1.1\r\nHost: x\r\nX: " + strings.Repeat("y", 4200), 431, "header_too_large"},
+		{"a chunk size", wireChunked("x"), 400, "bad_request"},
+		{"a chunk extension", wireChunked("1;" + strings.Repeat("x", 5000)), 431, "header_too_large"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			method, _, _ := strings.Cut(test.in, " ")
+			c := g.dial(g.next())
+			c.send(test.in)
+			g.refused(t, c, method, test.status, test.word)
+		})
+	}
+	g.finish(t)
+}
+
 // TestWireRequestsThatEnd has clients close their writing side after every byte
 // of a request: nothing of it is answered with success, and the endpoint never
 // gets what it could take for a whole one.
@@ -138,7 +163,7 @@ func TestWireResponsesThatEnd(t *testing.T) {
 				case status == 502:
 					g.problem(t, &m, "GET", "upstream_reset")
 					g.after(t, c, script, wireAnswer{})
-				case status == 200 && !m.whole && strings.Contains(out[:at], "\r\n\r\n") && strings.HasPrefix("abcd", m.body):
+				case status == 200 && !m.whole && strings.Contains(out[:at], "\r\n\r\n") && m.body == "abcd"[:len(m.body)]:
 					g.answered(t, &m, "upstream_reset", "")
 				default:
 					t.Fatalf("cut at byte %d: the answer is %q, whole: %v", at, m.text(), m.whole)
