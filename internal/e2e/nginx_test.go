@@ -7,12 +7,9 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"syscall"
 	"testing"
 	"time"
 
@@ -31,41 +28,15 @@ type nginx struct {
 }
 
 // startNginx runs Debian's nginx until the test ends, as whoever runs the test.
-func startNginx(t *testing.T) *nginx {
+// more is put into its server block.
+func startNginx(t *testing.T, more string) *nginx {
 	t.Helper()
-	program, err := exec.LookPath("nginx")
-	if err != nil {
-		program = "/usr/sbin/nginx" // where Debian has it, outside the path of many users
-		if _, err := os.Stat(program); err != nil {
-			t.Fatalf("nginx is not installed; scripts/test-setup does that: %v", err)
-		}
-	}
-	for range 20 {
-		if n := tryNginx(t, program); n != nil {
-			return n
-		}
-	}
-	t.Fatal("no free port was found for nginx")
-	return nil
-}
-
-// tryNginx is startNginx on one port; nil if another process took it first.
-// nginx knows no port 0.
-func tryNginx(t *testing.T, program string) *nginx {
-	t.Helper()
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := free.Addr().String()
-	free.Close()
-	prefix := t.TempDir()
-	n := &nginx{url: "http://" + address, files: filepath.Join(prefix, "files")}
 	user := ""
 	if os.Geteuid() == 0 {
 		user = "user root root;" // else its workers cannot enter the folder
 	}
-	config := fmt.Sprintf(`
+	s := startService(t, "nginx", func(folder, address string) []string {
+		config := fmt.Sprintf(`
 %s
 daemon off;
 worker_processes 2;
@@ -85,47 +56,21 @@ http {
     listen %s;
     root files;
     dav_methods PUT DELETE;
+    %s
   }
 }
-`, user, address)
-	for _, folder := range []string{"files", "temp"} {
-		if err := os.Mkdir(filepath.Join(prefix, folder), 0o755); err != nil {
+`, user, address, more)
+		for _, name := range []string{"files", "temp"} {
+			if err := os.Mkdir(filepath.Join(folder, name), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.WriteFile(filepath.Join(folder, "nginx.conf"), []byte(config), 0o600); err != nil {
 			t.Fatal(err)
 		}
-	}
-	if err := os.WriteFile(filepath.Join(prefix, "nginx.conf"), []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	errorLog := filepath.Join(prefix, "error.log")
-	command := exec.Command(program, "-p", prefix, "-c", "nginx.conf", "-e", errorLog)
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
-	ended := make(chan struct{})
-	go func() { _ = command.Wait(); close(ended) }()
-	t.Cleanup(func() {
-		_ = command.Process.Signal(syscall.SIGTERM) // the workers end with it
-		<-ended
+		return []string{"-p", folder, "-c", "nginx.conf", "-e", filepath.Join(folder, "error.log")}
 	})
-	serves := false
-	gatewaytest.WaitFor(t, "nginx serves or ends", func() bool {
-		select {
-		case <-ended:
-			return true
-		default:
-		}
-		conn, err := net.Dial("tcp", address)
-		if err == nil {
-			conn.Close()
-			serves = true
-		}
-		return serves
-	})
-	if told, _ := os.ReadFile(errorLog); !serves {
-		t.Logf("nginx did not start on %s: %s", address, told)
-		return nil
-	}
-	return n
+	return &nginx{url: "http://" + s.address, files: filepath.Join(s.folder, "files")}
 }
 
 // content is a stream of pseudo-random blocks, each with its number.
@@ -161,18 +106,23 @@ func (c *content) Read(p []byte) (int, error) {
 // sum returns the SHA-256 of what a reader has, and how much that is.
 func sum(t *testing.T, r io.Reader) (sha string, size int64) {
 	t.Helper()
-	hash := sha256.New()
-	size, err := io.CopyBuffer(hash, r, make([]byte, 256<<10))
+	sha, size, err := sumOf(r)
 	if err != nil {
 		t.Fatalf("after %d bytes: %v", size, err)
 	}
-	return hex.EncodeToString(hash.Sum(nil)), size
+	return sha, size
+}
+
+func sumOf(r io.Reader) (sha string, size int64, err error) {
+	hash := sha256.New()
+	size, err = io.CopyBuffer(hash, r, make([]byte, 256<<10))
+	return hex.EncodeToString(hash.Sum(nil)), size, err
 }
 
 // TestLargeFiles passes a gigabyte through in each direction, with a real nginx
 // behind.
 func TestLargeFiles(t *testing.T) {
-	server := startNginx(t)
+	server := startNginx(t, "")
 	gateway := gatewaytest.StartProcess(t, built(t, sluiceBinary), fmt.Sprintf(`
 listeners: {web: {address: "127.0.0.1:0"}}
 upstreams: {files: {endpoints: [%q]}}

@@ -254,23 +254,20 @@ func TestSlowSenders(t *testing.T) {
 
 // TestSlowHTTPTest is the same with a known program.
 func TestSlowHTTPTest(t *testing.T) {
-	program, err := exec.LookPath("slowhttptest")
-	if err != nil {
-		t.Fatalf("slowhttptest is not installed; scripts/test-setup does that: %v", err)
-	}
+	slowhttptest := program(t, "slowhttptest")
 	needFiles(t, 3*slowSenders)
 	gw := gatewaytest.StartProcess(t, built(t, sluiceBinary), slowConfig(t))
 	url := "http://" + gw.Addr("web")
 	client := newPrompt(t, url)
 	var running sync.WaitGroup
-	for mode, name := range map[string]string{"-H": "slow heads", "-B": "slow bodies"} {
+	for _, test := range []struct{ mode, name string }{{"-H", "slow heads"}, {"-B", "slow bodies"}} {
 		running.Go(func() {
 			report := filepath.Join(t.TempDir(), "report")
-			command := exec.CommandContext(t.Context(), program, mode, "-c", strconv.Itoa(slowSenders), "-r", strconv.Itoa(slowSenders/2), "-i", "1", "-x", "8",
+			command := exec.CommandContext(t.Context(), slowhttptest, test.mode, "-c", strconv.Itoa(slowSenders), "-r", strconv.Itoa(slowSenders/2), "-i", "1", "-x", "8",
 				"-s", "100000", "-l", strconv.Itoa(slowHTTPLength), "-p", "5", "-u", url+"/", "-g", "-o", report)
 			said, err := command.CombinedOutput()
 			if err != nil {
-				t.Errorf("%s: %v\n%s", name, err, said)
+				t.Errorf("%s: %v\n%s", test.name, err, said)
 				return
 			}
 			file, err := os.Open(report + ".csv")
@@ -281,20 +278,20 @@ func TestSlowHTTPTest(t *testing.T) {
 			defer file.Close()
 			rows, err := csv.NewReader(file).ReadAll()
 			if err != nil || len(rows) < 2 {
-				t.Errorf("%s: the report has %d rows, %v", name, len(rows), err)
+				t.Errorf("%s: the report has %d rows, %v", test.name, len(rows), err)
 				return
 			}
 			// It ends early where all connections have been closed.
 			last := rows[len(rows)-1]
-			t.Logf("%s: the last of %d is closed after %s s", name, slowSenders, last[0])
+			t.Logf("%s: the last of %d is closed after %s s", test.name, slowSenders, last[0])
 			if !bytes.Contains(said, []byte("No open connections left")) {
-				t.Errorf("%s: the connections stay open, after %s s %s of %d are closed\n%s", name, last[0], last[1], slowSenders, said)
+				t.Errorf("%s: the connections stay open, after %s s %s of %d are closed\n%s", test.name, last[0], last[1], slowSenders, said)
 			}
 			// Seconds, closed, pending, connected; the last is not 0 while the
 			// program's own probe is answered.
 			for _, row := range rows[1:] {
 				if row[4] == "0" {
-					t.Errorf("%s: nobody is served in second %s", name, row[0])
+					t.Errorf("%s: nobody is served in second %s", test.name, row[0])
 				}
 			}
 		})
