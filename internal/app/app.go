@@ -20,6 +20,7 @@ import (
 	"sluice/internal/config"
 	"sluice/internal/lease"
 	"sluice/internal/model"
+	"sluice/internal/pipeline"
 	"sluice/internal/provider"
 	"sluice/internal/server"
 	"sluice/internal/snapshot"
@@ -41,6 +42,8 @@ type Options struct {
 	// the documents keeps from serving, as an address that somebody else has.
 	// 0: 2 s.
 	RetryEvery time.Duration
+	// Kinds are kinds of middleware besides those of the table; for tests.
+	Kinds []pipeline.Kind
 }
 
 // Source is a provider that can be told what else its documents depend on, and
@@ -101,7 +104,7 @@ func New(o Options) *Gateway {
 	g.builder = snapshot.Builder{
 		Current:   &g.current,
 		Registry:  &g.registry,
-		Kinds:     Kinds(),
+		Kinds:     append(Kinds(), o.Kinds...),
 		Metrics:   g.metrics,
 		Server:    server.Options{Service: &g.current, Log: o.Log, Listen: g.sockets.Listen, Connections: g.connections},
 		AccessLog: telemetry.Options{Logger: o.Log, Metrics: g.metrics, Stdout: o.Stdout, Stderr: o.Stderr},

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"sluice/internal/app"
+	"sluice/internal/pipeline"
 	"sluice/internal/provider/file"
 )
 
@@ -35,21 +36,22 @@ type Gateway struct {
 
 // Start runs a gateway on a configuration, and waits until it serves. Its
 // listeners and admin API should have port 0. The test fails where the
-// configuration is refused.
-func Start(t testing.TB, config string) *Gateway {
+// configuration is refused. It may use kinds of middleware that are the test's
+// own.
+func Start(t testing.TB, config string, kinds ...pipeline.Kind) *Gateway {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "sluice.yaml")
 	replace(t, file, config)
-	return StartFile(t, file)
+	return StartFile(t, file, kinds...)
 }
 
 // StartFile is Start on a configuration that lies in a file already.
-func StartFile(t testing.TB, path string) *Gateway {
+func StartFile(t testing.TB, path string, kinds ...pipeline.Kind) *Gateway {
 	t.Helper()
 	g := &Gateway{t: t, file: path, done: make(chan error, 1)}
 	g.admin = newAdmin(t, func() net.Addr { return g.AdminAddr() })
 	log := slog.New(slog.NewTextHandler(&g.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	g.Gateway = app.New(app.Options{Source: file.New(g.file, file.Options{Logger: log}), Log: log, Stdout: &g.access, Stderr: &g.access})
+	g.Gateway = app.New(app.Options{Source: file.New(g.file, file.Options{Logger: log}), Log: log, Stdout: &g.access, Stderr: &g.access, Kinds: kinds})
 	ctx, stop := context.WithCancel(context.Background())
 	g.stop = stop
 	go func() { g.done <- g.Run(ctx) }()
