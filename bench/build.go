@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,7 +19,7 @@ type programs struct {
 }
 
 // build makes the programs that no package brings, and finds the others.
-func build(ctx context.Context, o options, proxies []proxy, progress io.Writer) (programs, error) {
+func build(ctx context.Context, o options, proxies []proxy, progress speech) (programs, error) {
 	if err := os.MkdirAll(o.work, 0o755); err != nil {
 		return programs{}, err
 	}
@@ -63,9 +62,9 @@ func build(ctx context.Context, o options, proxies []proxy, progress io.Writer) 
 		}
 	}
 	for _, step := range steps {
-		fmt.Fprintln(progress, "bench:", strings.Join(step, " "))
+		progress.say("bench: %s", strings.Join(step, " "))
 		command := exec.CommandContext(ctx, step[0], step[1:]...)
-		command.Stderr = progress
+		command.Stderr = progress.to
 		if err := command.Run(); err != nil {
 			return p, fmt.Errorf("%s: %w", strings.Join(step, " "), err)
 		}

@@ -26,7 +26,7 @@ type outcome struct {
 	WrongStatus int64 `json:"wrong_status"`
 	WrongLength int64 `json:"wrong_length"`
 	Broken      int64 `json:"broken"`
-	Starved     int64 `json:"starved"`
+	Forgotten   int64 `json:"forgotten"`
 
 	P50  int64 `json:"p50_ns"`
 	P99  int64 `json:"p99_ns"`

@@ -54,6 +54,13 @@ func main() {
 
 var errUsage = errors.New("wrong usage")
 
+// speech is where a run says what it does.
+type speech struct{ to io.Writer }
+
+func (s speech) say(format string, arguments ...any) {
+	_, _ = fmt.Fprintf(s.to, format+"\n", arguments...) // nobody listens: no reason to stop
+}
+
 func run(ctx context.Context, arguments []string, out, progress io.Writer) error {
 	o := options{}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
@@ -88,7 +95,7 @@ func run(ctx context.Context, arguments []string, out, progress io.Writer) error
 	if err != nil {
 		return err
 	}
-	r, err := measure(ctx, o, cases, proxies, progress)
+	r, err := measure(ctx, o, cases, proxies, speech{progress})
 	if err != nil {
 		return err
 	}
@@ -96,9 +103,9 @@ func run(ctx context.Context, arguments []string, out, progress io.Writer) error
 		return err
 	}
 	if o.only != "" || o.rounds < minRounds {
-		fmt.Fprint(out, r.markdown())
-		fmt.Fprintf(progress, "bench: %s stays as it is: that takes all cases and proxies, and %d rounds\n", o.page, minRounds)
-		return nil
+		_, err := io.WriteString(out, r.markdown())
+		speech{progress}.say("bench: %s stays as it is: writing it takes all cases and proxies, and %d rounds", o.page, minRounds)
+		return err
 	}
 	return publish(r, o, out)
 }
@@ -106,7 +113,9 @@ func run(ctx context.Context, arguments []string, out, progress io.Writer) error
 // publish writes the page's section and the plot, and prints the section.
 func publish(r *results, o options, out io.Writer) error {
 	text := r.markdown()
-	fmt.Fprint(out, text)
+	if _, err := io.WriteString(out, text); err != nil {
+		return err
+	}
 	page, err := os.ReadFile(o.page)
 	if err != nil {
 		return err

@@ -5,7 +5,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,8 +15,6 @@ import (
 
 const (
 	minRounds = 5 // fewer say too little to be written down
-	warmUp    = 300 * time.Millisecond
-	settle    = time.Second // until memory is read with idle connections
 )
 
 // bench is one run: what it measures with, and what stays for its length.
@@ -30,12 +27,14 @@ type bench struct {
 	directory   string
 	descriptors int
 	duration    time.Duration
-	progress    io.Writer
-	rates       map[string]float64 // of half load, by case
-	results     *results
+	warm        time.Duration // before each
+	settle      time.Duration // until memory is read with idle connections
+	speech
+	rates   map[string]float64 // of half load, by case
+	results *results
 }
 
-func measure(ctx context.Context, o options, cases []load, proxies []proxy, progress io.Writer) (*results, error) {
+func measure(ctx context.Context, o options, cases []load, proxies []proxy, progress speech) (*results, error) {
 	descriptors, err := raiseLimit()
 	if err != nil {
 		return nil, err
@@ -51,14 +50,15 @@ func measure(ctx context.Context, o options, cases []load, proxies []proxy, prog
 	defer func() { _ = os.RemoveAll(directory) }()
 	b := &bench{
 		programs: p, client: client{program: p.load}, verifier: newVerifier(), ports: &ports{},
-		directory: directory, descriptors: descriptors, duration: o.duration, progress: progress,
-		rates: map[string]float64{},
+		directory: directory, descriptors: descriptors, duration: o.duration, warm: 300 * time.Millisecond, settle: time.Second,
+		speech: progress,
+		rates:  map[string]float64{},
 		results: &results{
 			Machine: machine(ctx), Time: time.Now().UTC(), Rounds: o.rounds, Duration: o.duration,
 			Versions: p.versions(ctx), Fields: map[string]fields{}, Rates: map[string]float64{},
 		},
 	}
-	if b.endpoint, err = b.ports.address(); err != nil {
+	if b.endpoint, err = b.ports.address(ctx); err != nil {
 		return nil, err
 	}
 	_, port, _ := strings.Cut(b.endpoint, ":")
@@ -90,7 +90,7 @@ func measure(ctx context.Context, o options, cases []load, proxies []proxy, prog
 				}
 				if s != nil {
 					b.results.Samples = append(b.results.Samples, *s)
-					fmt.Fprintf(progress, "%d/%d %-12s %-16s %s\n", round+1, o.rounds, c.name, p.name, s)
+					progress.say("%d/%d %-12s %-16s %s", round+1, o.rounds, c.name, p.name, s)
 				}
 			}
 		}
@@ -110,13 +110,13 @@ func machine(ctx context.Context) string {
 func (b *bench) available(ctx context.Context, proxies []proxy) (some []proxy, err error) {
 	for _, p := range proxies {
 		if p.engine != "" {
-			s, err := b.settings(p, b.directory)
+			s, err := b.settings(ctx, p, b.directory)
 			if err != nil {
 				return nil, err
 			}
 			out, err := exec.CommandContext(ctx, b.programs.sluice, "validate", "-c", s.File).CombinedOutput()
 			if strings.Contains(string(out), "not supported yet") {
-				fmt.Fprintf(b.progress, "bench: LEFT OUT %s: this build of the gateway does not support it yet\n", p.name)
+				b.say("bench: LEFT OUT %s: this build of the gateway does not support it yet", p.name)
 				continue
 			}
 			if err != nil {
@@ -129,19 +129,20 @@ func (b *bench) available(ctx context.Context, proxies []proxy) (some []proxy, e
 }
 
 // settings chooses addresses for a proxy and writes its configuration.
-func (b *bench) settings(p proxy, directory string) (settings, error) {
+func (b *bench) settings(ctx context.Context, p proxy, directory string) (settings, error) {
 	s := settings{
 		Endpoint: b.endpoint, Directory: directory, programs: b.programs,
 		Cores: runtime.NumCPU(), Connections: 10100, Descriptors: b.descriptors,
 	}
 	var err error
-	if s.Listen, err = b.ports.address(); err != nil {
+	if s.Listen, err = b.ports.address(ctx); err != nil {
 		return s, err
 	}
-	if s.Admin, err = b.ports.address(); err != nil {
+	if s.Admin, err = b.ports.address(ctx); err != nil {
 		return s, err
 	}
-	return s, p.configure(&s)
+	err = p.configure(&s)
+	return s, err
 }
 
 func (b *bench) start(ctx context.Context, name string, command []string, address string) (*process, error) {
@@ -149,7 +150,7 @@ func (b *bench) start(ctx context.Context, name string, command []string, addres
 	if err := os.MkdirAll(directory, 0o755); err != nil {
 		return nil, err
 	}
-	started, err := start(directory, command)
+	started, err := start(ctx, directory, command)
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +173,7 @@ func (b *bench) calibrate(ctx context.Context, cases []load, proxies []proxy) er
 				continue
 			}
 			err := b.with(ctx, p, func(address string, ids []int) error {
-				o, err := b.client.put(ctx, address, c, 0, warmUp, b.duration, ids, nil)
+				o, err := b.client.put(ctx, address, c, 0, b.warm, b.duration, ids, nil)
 				if err == nil {
 					b.rates[c.name] = o.perSecond() / 2
 				}
@@ -183,7 +184,7 @@ func (b *bench) calibrate(ctx context.Context, cases []load, proxies []proxy) er
 			}
 		}
 		b.results.Rates[c.name] = b.rates[c.name]
-		fmt.Fprintf(b.progress, "bench: half load of %s is %.0f/s\n", c.name, b.rates[c.name])
+		b.say("bench: half load of %s is %.0f/s", c.name, b.rates[c.name])
 	}
 	return nil
 }
@@ -197,7 +198,7 @@ func (b *bench) with(ctx context.Context, p proxy, do func(address string, ids [
 	if err := os.MkdirAll(directory, 0o755); err != nil {
 		return err
 	}
-	s, err := b.settings(p, directory)
+	s, err := b.settings(ctx, p, directory)
 	if err != nil {
 		return err
 	}
@@ -241,14 +242,14 @@ func (b *bench) sample(ctx context.Context, c load, p proxy, round int) (*sample
 			return b.idle(ctx, c, p, address, ids, s)
 		}
 		var err error
-		s.Saturated, err = b.client.put(ctx, address, c, 0, warmUp, b.duration, ids, func() (err error) {
+		s.Saturated, err = b.client.put(ctx, address, c, 0, b.warm, b.duration, ids, func() (err error) {
 			s.Resident, err = resident(ids)
 			return err
 		})
 		if err != nil {
 			return err
 		}
-		s.Half, err = b.client.put(ctx, address, c, b.rates[c.name], warmUp, b.duration*2/3, ids, nil)
+		s.Half, err = b.client.put(ctx, address, c, b.rates[c.name], b.warm, b.duration*2/3, ids, nil)
 		return err
 	})
 	return s, err
@@ -267,7 +268,7 @@ func (b *bench) idle(ctx context.Context, c load, p proxy, address string, ids [
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-time.After(settle):
+		case <-time.After(b.settle):
 		}
 		s.Resident, err = resident(ids)
 		s.PerConnection = float64(s.Resident-before) / float64(c.connections)

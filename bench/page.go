@@ -43,7 +43,7 @@ func cpu() metric { return onSaturated((*outcome).cpu) }
 
 func cpuAtHalf() metric {
 	return func(s *sample) (float64, bool) {
-		if s.Half == nil || s.Half.CPU == 0 || s.Half.Requests == 0 {
+		if s.Half == nil || s.Half.CPU == 0 || s.Half.Requests == 0 || !s.Half.kept() {
 			return 0, false
 		}
 		return s.Half.cpu(), true
@@ -67,8 +67,7 @@ func perConnection() metric {
 	return func(s *sample) (float64, bool) { return s.PerConnection / 1024, s.Connections > 0 }
 }
 
-// latency takes a quantile; of the ninth decile of thousandths only where there
-// are thousands.
+// latency takes a quantile, where at least one request lies beyond it.
 func latency(half bool, quantile float64) metric {
 	return func(s *sample) (float64, bool) {
 		o := s.Saturated
@@ -249,7 +248,7 @@ func (r *results) idleTable(b *strings.Builder, c load, proxies []proxy) {
 			r.cell(c.name, p.name, perConnection()), r.absolute(c.name, p.name, memory()).absolute(),
 		})
 	}
-	fmt.Fprintf(b, "Each connection made one request and then stays, for %v. Memory is what the processes\nmap (Pss); the kernel's own for the sockets is not in it.\n\n", settle)
+	fmt.Fprintf(b, "Each connection made one request and then stays, for a second. Memory is what the processes\nmap (Pss); the kernel's own for the sockets is not in it.\n\n")
 	r.table(b, []string{"proxy", "connections", "KiB per connection", "to nginx", "all memory, MiB"}, rows)
 }
 

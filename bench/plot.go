@@ -13,19 +13,7 @@ import (
 // ratios to the baseline on a logarithmic axis: a dot for the median, a line
 // for the spread. It is readable on light and dark pages.
 func (r *results) svg() string {
-	cases, measured := r.measured()
-	var shown []proxy
-	for _, p := range measured {
-		if p.command != nil && p.name != baseline {
-			shown = append(shown, p)
-		}
-	}
-	var rows []load
-	for _, c := range cases {
-		if !c.idle {
-			rows = append(rows, c)
-		}
-	}
+	rows, shown := r.plotted()
 	const (
 		width, left, right, top = 860, 110, 20, 74
 		lane, gap               = 11, 12
@@ -64,7 +52,7 @@ text{font:12px system-ui,sans-serif;fill:var(--ink)}
 	fmt.Fprintf(b, `<text class="title" x="%d" y="20">Processor time per request, to nginx’s (median and spread of %d rounds; less is better)</text>`+"\n", 12, r.Rounds)
 	at := 12.0
 	for i, p := range shown {
-		title := strings.ReplaceAll(p.title, "`", "")
+		title := plain(p.title)
 		fmt.Fprintf(b, `<circle cx="%.0f" cy="41" r="5" fill="%s"/><text x="%.0f" y="45">%s</text>`+"\n", at+5, colour(i), at+15, html.EscapeString(title))
 		at += 32 + 6.6*float64(len(title))
 	}
@@ -85,13 +73,11 @@ text{font:12px system-ui,sans-serif;fill:var(--ink)}
 	}
 	for i, c := range rows {
 		for j, p := range shown {
-			s := r.ratio(c.name, p.name, baseline, cpu())
-			if s.n == 0 {
-				continue
+			if s := r.ratio(c.name, p.name, baseline, cpu()); s.n > 0 {
+				y := top + band*i + lane*j + lane/2
+				fmt.Fprintf(b, `<line class="spread" stroke="%s" x1="%.1f" x2="%.1f" y1="%d" y2="%d"/><circle cx="%.1f" cy="%d" r="4.5" fill="%s"><title>%s, %s: %s</title></circle>`+"\n",
+					colour(j), x(s.low), x(s.high), y, y, x(s.median), y, colour(j), c.name, html.EscapeString(plain(p.title)), s.ratio())
 			}
-			y := top + band*i + lane*j + lane/2
-			fmt.Fprintf(b, `<line class="spread" stroke="%s" x1="%.1f" x2="%.1f" y1="%d" y2="%d"/><circle cx="%.1f" cy="%d" r="4.5" fill="%s"><title>%s, %s: %s</title></circle>`+"\n",
-				colour(j), x(s.low), x(s.high), y, y, x(s.median), y, colour(j), c.name, html.EscapeString(strings.ReplaceAll(p.title, "`", "")), s.ratio())
 		}
 	}
 	b.WriteString("</svg>\n")
@@ -104,3 +90,22 @@ func colour(i int) string {
 	colours := []string{"#d55e00", "#e69f00", "#0072b2", "#cc79a7", "#009e73", "#7f7f7f", "#56b4e9"}
 	return colours[i%len(colours)]
 }
+
+// plotted are the cases and proxies that have a ratio to show.
+func (r *results) plotted() (cases []load, shown []proxy) {
+	all, measured := r.measured()
+	for _, c := range all {
+		if !c.idle {
+			cases = append(cases, c)
+		}
+	}
+	for _, p := range measured {
+		if p.command != nil && p.name != baseline {
+			shown = append(shown, p)
+		}
+	}
+	return cases, shown
+}
+
+// plain is a title without Markdown.
+func plain(title string) string { return strings.ReplaceAll(title, "`", "") }

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -27,14 +28,16 @@ type process struct {
 // start runs a program with its output in a file of its directory. It gets a
 // process group of its own, so that Ctrl-C in a terminal reaches only this
 // program, which then ends it in order.
-func start(directory string, arguments []string) (*process, error) {
+func start(ctx context.Context, directory string, arguments []string) (*process, error) {
 	p := &process{log: filepath.Join(directory, "log"), ended: make(chan struct{})}
 	log, err := os.Create(p.log)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = log.Close() }()
-	p.command = exec.Command(arguments[0], arguments[1:]...)
+	p.command = exec.CommandContext(ctx, arguments[0], arguments[1:]...)
+	// Asked, not killed: a master that is killed leaves its workers behind.
+	p.command.Cancel = func() error { return p.command.Process.Signal(syscall.SIGTERM) }
 	p.command.Dir = directory
 	p.command.Stdout, p.command.Stderr = log, log
 	p.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
@@ -73,7 +76,7 @@ func (p *process) printed() string {
 func (p *process) waitReady(ctx context.Context, address string) error {
 	deadline := time.Now().Add(15 * time.Second)
 	for {
-		c, err := net.DialTimeout("tcp", address, time.Second)
+		c, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", address)
 		if err == nil {
 			return c.Close()
 		}
@@ -102,12 +105,12 @@ func family(root int) ([]int, error) {
 		if err != nil {
 			continue
 		}
-		stat, err := os.ReadFile(filepath.Join("/proc", entry.Name(), "stat"))
+		stat, err := os.ReadFile("/proc/" + entry.Name() + "/stat")
 		if err != nil {
 			continue // it ended meanwhile
 		}
 		// The name, in parentheses, may hold anything.
-		fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 		if len(fields) > 1 {
 			parents[id], _ = strconv.Atoi(fields[1])
 		}
@@ -153,14 +156,14 @@ func resident(ids []int) (sum int64, err error) {
 // outgoing connections: thousands of these come and go here.
 type ports struct{ next int }
 
-func (p *ports) address() (string, error) {
+func (p *ports) address(ctx context.Context) (string, error) {
 	for range 5000 {
 		if p.next < 12000 || p.next >= 30000 {
 			p.next = 12000 + os.Getpid()%10000
 		}
 		p.next++
 		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(p.next))
-		l, err := net.Listen("tcp", address)
+		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 		if err == nil {
 			return address, l.Close()
 		}

@@ -38,12 +38,9 @@ func (v *verifier) verify(ctx context.Context, address string, l load, direct bo
 	if l.upload {
 		method, body = http.MethodPost, bytes.Repeat([]byte("x"), l.length)
 	}
-	answer, text, err := v.send(ctx, method, address, l.path, body)
+	_, text, err := v.send(ctx, method, address, l.path, body)
 	if err != nil {
 		return err
-	}
-	if answer.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s %s: %s: %.200s", method, l.path, answer.Status, text)
 	}
 	if l.upload {
 		if want := fmt.Sprintf(`{"swallowed":%d}`, l.length); string(text) != want {
@@ -66,7 +63,7 @@ func (v *verifier) verify(ctx context.Context, address string, l load, direct bo
 // fields tells which fields a proxy adds to a request and to a response, and
 // holds it to the mandatory ones.
 func (v *verifier) fields(ctx context.Context, address string) (request, response []string, err error) {
-	answer, text, err := v.send(ctx, http.MethodGet, address, "/head", nil)
+	header, text, err := v.send(ctx, http.MethodGet, address, "/head", nil)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -82,7 +79,7 @@ func (v *verifier) fields(ctx context.Context, address string) (request, respons
 			request = append(request, name)
 		}
 	}
-	for name := range answer.Header {
+	for name := range header {
 		if !slices.Contains([]string{"Content-Type", "Content-Length", "Server"}, name) {
 			response = append(response, name)
 		}
@@ -105,7 +102,8 @@ func (v *verifier) fields(ctx context.Context, address string) (request, respons
 	return request, response, nil
 }
 
-func (v *verifier) send(ctx context.Context, method, address, path string, body []byte) (*http.Response, []byte, error) {
+// send makes one request and reads the answer, which has to be 200.
+func (v *verifier) send(ctx context.Context, method, address, path string, body []byte) (http.Header, []byte, error) {
 	request, err := http.NewRequestWithContext(ctx, method, "http://"+address+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, nil, err
@@ -116,5 +114,8 @@ func (v *verifier) send(ctx context.Context, method, address, path string, body 
 	}
 	defer func() { _ = answer.Body.Close() }()
 	text, err := io.ReadAll(answer.Body)
-	return answer, text, err
+	if err == nil && answer.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s %s: %s: %.200s", method, path, answer.Status, text)
+	}
+	return answer.Header, text, err
 }

@@ -31,11 +31,8 @@ func main() {
 }
 
 func serve(listen, endpoint string) error {
-	listener, err := net.Listen("tcp", listen)
-	if err != nil {
-		return err
-	}
 	server := &http.Server{
+		Addr:              listen,
 		Handler:           newProxy(&url.URL{Scheme: "http", Host: endpoint}),
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       120 * time.Second,
@@ -43,7 +40,7 @@ func serve(listen, endpoint string) error {
 	stopped, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(stopped, func() { _ = server.Close() })
-	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil
