@@ -24,9 +24,10 @@ FUZZTIME  ?= 2m
 ROUNDS    ?= 5
 DURATION  ?= 1.5s
 ONLY      ?=
+PROFILE   ?= -c 64
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test lint fmt docs bench microbench fuzz cover clean
+.PHONY: help run build test lint fmt docs bench microbench profile fuzz cover clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -71,6 +72,9 @@ bench: build ## measure beside nginx, HAProxy, Caddy and others (ROUNDS, DURATIO
 microbench: ## run the benchmarks of the packages (BENCH, BENCHTIME, BENCHPKG)
 	@scripts/machine
 	go test -run='^$$' -bench='$(BENCH)' -benchtime=$(BENCHTIME) -benchmem $(BENCHPKG)
+
+profile: ## record where processor time goes under one load (PROFILE: options of scripts/profile)
+	scripts/profile $(PROFILE)
 
 fuzz: ## run every fuzzer, one after another, for FUZZTIME each
 	scripts/fuzz $(FUZZTIME)
