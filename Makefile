@@ -21,13 +21,22 @@ BENCHTIME ?= 1s
 BENCHPKG  ?= ./...
 FUZZTIME  ?= 2m
 
+# Of make soak: an engine (loop, goroutine or standard; none: each), how many
+# requests are broken off at random, how many of each method meet connections
+# that just close, and how many connections are idle. SOAKRUN picks tests.
+ENGINE    ?=
+SOAK      ?= 1000000
+IDLE_RACE ?= 100000
+IDLE      ?= 10000
+SOAKRUN   ?= ^Test(Soak|IdleRace|IdleMemory|Slow.*|WaitHoldsUpNobody|AdminWhileSaturated)$$
+
 ROUNDS    ?= 5
 DURATION  ?= 1.5s
 ONLY      ?=
 PROFILE   ?= -c 64
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test lint fmt docs bench microbench profile fuzz cover clean
+.PHONY: help run build test lint fmt docs bench microbench profile fuzz soak cover clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -78,6 +87,12 @@ profile: ## record where processor time goes under one load (PROFILE: options of
 
 fuzz: ## run every fuzzer, one after another, for FUZZTIME each
 	scripts/fuzz $(FUZZTIME)
+
+soak: ## run the tests of load and faults at length, on a machine with nothing else to do (ENGINE, SOAK, IDLE_RACE, IDLE, SOAKRUN)
+	@scripts/test-setup
+	@scripts/machine
+	PATH="$$PATH:/usr/sbin:/sbin" go test -race -count=1 -timeout=24h -v -run='$(SOAKRUN)' ./internal/e2e \
+		-long -engine='$(ENGINE)' -soak=$(SOAK) -idle-race=$(IDLE_RACE) -idle=$(IDLE)
 
 cover: ## run the tests and report their coverage
 	@scripts/test-setup
