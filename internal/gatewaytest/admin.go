@@ -73,3 +73,6 @@ func (a *admin) read(path string) []byte {
 
 // CloseIdle closes the connections to the admin API.
 func (a *admin) CloseIdle() { a.client.CloseIdleConnections() }
+
+// Collect has the gateway collect its garbage: a profile of the heap begins so.
+func (a *admin) Collect() { a.read("/debug/pprof/heap?gc=1") }
