@@ -111,5 +111,8 @@ func (c client) put(ctx context.Context, address string, l load, rate float64, w
 	if !l.idle && rate == 0 && o.Requests == 0 {
 		return nil, fmt.Errorf("load %s: not one request in time", strings.Join(arguments, " "))
 	}
+	if len(ids) > 0 && !l.idle && o.CPU == 0 {
+		return nil, fmt.Errorf("load: processes %v took no time", ids)
+	}
 	return o, nil
 }

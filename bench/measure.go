@@ -214,7 +214,11 @@ func (b *bench) with(ctx context.Context, p proxy, do func(address string, ids [
 		}
 		b.results.Fields[p.name] = fields{Request: request, Response: response}
 	}
-	ids, err := family(started.command.Process.Pid)
+	processes := 1
+	if p.workers {
+		processes += runtime.NumCPU()
+	}
+	ids, err := started.family(ctx, processes)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -215,14 +216,12 @@ func TestStop(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var ids []int
-	for deadline := time.Now().Add(10 * time.Second); len(ids) != 2 && time.Now().Before(deadline); <-time.After(5 * time.Millisecond) {
-		if ids, err = family(p.command.Process.Pid); err != nil {
-			t.Fatal(err)
-		}
+	ids, err := p.family(t.Context(), 2)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if len(ids) != 2 {
-		t.Errorf("family %v", ids)
+	if _, err := p.family(canceled(t), 3); !errors.Is(err, context.Canceled) {
+		t.Errorf("a family of three: %v", err)
 	}
 	if size, err := resident(ids); err != nil || size <= 0 {
 		t.Errorf("resident %d, %v", size, err)

@@ -93,6 +93,25 @@ func (p *process) waitReady(ctx context.Context, address string) error {
 	}
 }
 
+// family waits until the process and its descendants are so many, and lists
+// their ids: a master may listen before it has its workers.
+func (p *process) family(ctx context.Context, processes int) ([]int, error) {
+	for deadline := time.Now().Add(10 * time.Second); ; {
+		ids, err := family(p.command.Process.Pid)
+		if err != nil || len(ids) == processes {
+			return ids, err
+		}
+		if time.Now().After(deadline) {
+			return nil, fmt.Errorf("%s runs as %d processes instead of %d: %s", p.command.Path, len(ids), processes, p.printed())
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(2 * time.Millisecond):
+		}
+	}
+}
+
 // family lists the ids of a process and its descendants.
 func family(root int) ([]int, error) {
 	entries, err := os.ReadDir("/proc")

@@ -27,6 +27,8 @@ type proxy struct {
 	// opaque says that it does not know HTTP: it edits nothing.
 	opaque bool
 	engine string
+	// workers says that it starts a process per core.
+	workers bool
 	// sockets is how many it needs for one client that is connected.
 	sockets int
 }
@@ -66,6 +68,7 @@ func proxies() []proxy {
 			command: func(s settings) []string {
 				return []string{s.programs.nginx, "-p", s.Directory, "-e", "stderr", "-c", s.File}
 			},
+			workers: true,
 		},
 		sluice("loop"),
 		sluice("goroutine"),
