@@ -37,7 +37,7 @@ func (b *Builder) Build(compiled *Compiled, revision Revision) *Snapshot {
 	for _, m := range gateway.Upstreams {
 		observer := observe(b.Metrics.Upstream(m.Name))
 		group := upstream.Acquire(s.Leases, m, func(endpoint model.Endpoint) pipeline.Transport {
-			return transport.Acquire(s.Leases, m.Name, endpoint, m.Pool, m.Timeouts, observer)
+			return transport.Acquire(s.Leases, m.Name, endpoint, m.Pool, m.Timeouts, observer, nil)
 		})
 		groups[m] = group
 		s.Upstreams = append(s.Upstreams, group)

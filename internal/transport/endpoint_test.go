@@ -22,12 +22,12 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // peer is the endpoint's side of a connection.
 type peer struct {
-	t *testing.T
+	t testing.TB
 	net.Conn
 	*bufio.Reader
 }
 
-func newPeer(t *testing.T, conn net.Conn) *peer {
+func newPeer(t testing.TB, conn net.Conn) *peer {
 	t.Helper()
 	return &peer{t, conn, bufio.NewReader(conn)}
 }
@@ -64,12 +64,12 @@ func (p *peer) say(text string) { _, _ = io.WriteString(p.Conn, text) }
 
 // scripted starts an endpoint that runs script on every connection and closes
 // it thereafter.
-func scripted(t *testing.T, script func(p *peer)) model.Endpoint {
+func scripted(t testing.TB, script func(p *peer)) model.Endpoint {
 	t.Helper()
 	return serveScript(t, "tcp", "127.0.0.1:0", script)
 }
 
-func serveScript(t *testing.T, network, address string, script func(p *peer)) model.Endpoint {
+func serveScript(t testing.TB, network, address string, script func(p *peer)) model.Endpoint {
 	t.Helper()
 	listener, err := net.Listen(network, address)
 	if err != nil {
@@ -137,8 +137,9 @@ type setup struct {
 	dial     dialer
 }
 
-// open returns a transport to an endpoint that is released with the test.
-func open(t *testing.T, endpoint model.Endpoint, s setup) *standard {
+// openStandard returns net/http's transport to an endpoint that is released with
+// the test.
+func openStandard(t testing.TB, endpoint model.Endpoint, s setup) *standard {
 	t.Helper()
 	if s.dial == nil {
 		s.dial = (&net.Dialer{}).DialContext
@@ -176,7 +177,7 @@ func trip(ctx context.Context, transport pipeline.Transport, request *message.Re
 }
 
 // ask does an attempt that must succeed and reads its body.
-func ask(t *testing.T, transport pipeline.Transport, request *message.Request) (*message.Response, string) {
+func ask(t testing.TB, transport pipeline.Transport, request *message.Request) (*message.Response, string) {
 	t.Helper()
 	response, err := trip(t.Context(), transport, request, nil)
 	if err != nil {
@@ -185,7 +186,7 @@ func ask(t *testing.T, transport pipeline.Transport, request *message.Request) (
 	return response, drain(t, response)
 }
 
-func drain(t *testing.T, response *message.Response) string {
+func drain(t testing.TB, response *message.Response) string {
 	t.Helper()
 	if response.Body == nil {
 		return ""
@@ -201,7 +202,7 @@ func drain(t *testing.T, response *message.Response) string {
 }
 
 // fails does an attempt that must fail.
-func fails(ctx context.Context, t *testing.T, transport pipeline.Transport, request *message.Request) error {
+func fails(ctx context.Context, t testing.TB, transport pipeline.Transport, request *message.Request) error {
 	t.Helper()
 	response, err := trip(ctx, transport, request, nil)
 	if err == nil {
@@ -212,7 +213,7 @@ func fails(ctx context.Context, t *testing.T, transport pipeline.Transport, requ
 }
 
 // wantError checks the word, status and fault of an error.
-func wantError(t *testing.T, err error, word pipeline.Word) pipeline.Error {
+func wantError(t testing.TB, err error, word pipeline.Word) pipeline.Error {
 	t.Helper()
 	if e := pipeline.AsError(err); e == nil || e.Word != word {
 		t.Fatalf("error %v, want %s", err, word)
@@ -223,7 +224,7 @@ func wantError(t *testing.T, err error, word pipeline.Word) pipeline.Error {
 }
 
 // eventually waits for a condition.
-func eventually(t *testing.T, what string, holds func() bool) {
+func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); !holds(); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
@@ -233,7 +234,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 }
 
 // within fails the test if a channel stays silent.
-func within[T any](t *testing.T, what string, c <-chan T) T {
+func within[T any](t testing.TB, what string, c <-chan T) T {
 	t.Helper()
 	select {
 	case v := <-c:

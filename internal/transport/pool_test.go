@@ -36,7 +36,7 @@ func (c *counts) String() string {
 }
 
 // gated serves requests whose answers wait for a word.
-func gated(t *testing.T) (endpoint model.Endpoint, arrived chan string, answer chan struct{}) {
+func gated(t testing.TB) (endpoint model.Endpoint, arrived chan string, answer chan struct{}) {
 	t.Helper()
 	arrived, answer = make(chan string, 100), make(chan struct{})
 	endpoint = scripted(t, func(p *peer) {
@@ -66,78 +66,86 @@ func inBackground(ctx context.Context, transport pipeline.Transport, path string
 }
 
 func TestObserver(t *testing.T) {
-	var c counts
-	var names sync.Map
-	observer := c.observer()
-	opened := observer.Opened
-	observer.Opened = func(upstream, endpoint string) { names.Store(upstream+" "+endpoint, true); opened(upstream, endpoint) }
-	endpoint := scripted(t, answering(ok))
-	transport := open(t, endpoint, setup{observer: observer})
-	for range 3 {
-		ask(t, transport, get("/"))
-	}
-	if got := c.String(); got != "opened 1, reused 2, closed 0" {
-		t.Error(got)
-	}
-	if _, ok := names.Load("up " + endpoint.URL); !ok {
-		t.Error("the observer was told other names")
-	}
-	transport.Release()
-	eventually(t, "the close is told", func() bool { return c.closed.Load() == 1 })
+	each(t, func(t *bed) {
+		var c counts
+		var names sync.Map
+		observer := c.observer()
+		opened := observer.Opened
+		observer.Opened = func(upstream, endpoint string) { names.Store(upstream+" "+endpoint, true); opened(upstream, endpoint) }
+		endpoint := scripted(t, answering(ok))
+		transport := open(t, endpoint, setup{observer: observer})
+		for range 3 {
+			ask(t, transport, get("/"))
+		}
+		if got := c.String(); got != "opened 1, reused 2, closed 0" {
+			t.Error(got)
+		}
+		if _, ok := names.Load("up " + endpoint.URL); !ok {
+			t.Error("the observer was told other names")
+		}
+		transport.Release()
+		eventually(t, "the close is told", func() bool { return c.closed.Load() == 1 })
+	})
 }
 
 func TestUnixEndpoint(t *testing.T) {
-	endpoint := serveScript(t, "unix", filepath.Join(t.TempDir(), "s"), answering(ok))
-	if _, body := ask(t, open(t, endpoint, setup{}), get("/")); body != "ok" {
-		t.Errorf("got %q", body)
-	}
+	each(t, func(t *bed) {
+		endpoint := serveScript(t, "unix", filepath.Join(t.TempDir(), "s"), answering(ok))
+		if _, body := ask(t, open(t, endpoint, setup{}), get("/")); body != "ok" {
+			t.Errorf("got %q", body)
+		}
+	})
 }
 
 func TestMaxIdle(t *testing.T) {
-	endpoint, arrived, answer := gated(t)
-	var c counts
-	transport := open(t, endpoint, setup{pool: model.Pool{MaxIdle: 1}, observer: c.observer()})
-	first, second := inBackground(t.Context(), transport, "/1"), inBackground(t.Context(), transport, "/2")
-	within(t, "a request", arrived)
-	within(t, "a request", arrived)
-	answer <- struct{}{}
-	answer <- struct{}{}
-	if err := errors.Join(within(t, "an answer", first), within(t, "an answer", second)); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "one of the two is closed", func() bool { return c.closed.Load() == 1 })
+	each(t, func(t *bed) {
+		endpoint, arrived, answer := gated(t)
+		var c counts
+		transport := open(t, endpoint, setup{pool: model.Pool{MaxIdle: 1}, observer: c.observer()})
+		first, second := inBackground(t.Context(), transport, "/1"), inBackground(t.Context(), transport, "/2")
+		within(t, "a request", arrived)
+		within(t, "a request", arrived)
+		answer <- struct{}{}
+		answer <- struct{}{}
+		if err := errors.Join(within(t, "an answer", first), within(t, "an answer", second)); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "one of the two is closed", func() bool { return c.closed.Load() == 1 })
+	})
 }
 
 func TestManyIdleByDefault(t *testing.T) {
-	endpoint, arrived, answer := gated(t)
-	var c counts
-	transport := open(t, endpoint, setup{observer: c.observer()})
-	for range 2 {
-		var answers []<-chan error
-		for range 5 {
-			answers = append(answers, inBackground(t.Context(), transport, "/"))
-		}
-		for range 5 {
-			within(t, "a request", arrived)
-		}
-		for range 5 {
-			answer <- struct{}{}
-		}
-		for _, done := range answers {
-			if err := within(t, "an answer", done); err != nil {
-				t.Fatal(err)
+	each(t, func(t *bed) {
+		endpoint, arrived, answer := gated(t)
+		var c counts
+		transport := open(t, endpoint, setup{observer: c.observer()})
+		for range 2 {
+			var answers []<-chan error
+			for range 5 {
+				answers = append(answers, inBackground(t.Context(), transport, "/"))
+			}
+			for range 5 {
+				within(t, "a request", arrived)
+			}
+			for range 5 {
+				answer <- struct{}{}
+			}
+			for _, done := range answers {
+				if err := within(t, "an answer", done); err != nil {
+					t.Fatal(err)
+				}
 			}
 		}
-	}
-	if got := c.String(); got != "opened 5, reused 5, closed 0" {
-		t.Error(got)
-	}
+		if got := c.String(); got != "opened 5, reused 5, closed 0" {
+			t.Error(got)
+		}
+	})
 }
 
 func TestIdleTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c counts
-		transport := open(t, nowhere, setup{pool: model.Pool{IdleTimeout: 55 * time.Second}, observer: c.observer(), dial: piped(t, answering(ok))})
+		transport := openStandard(t, nowhere, setup{pool: model.Pool{IdleTimeout: 55 * time.Second}, observer: c.observer(), dial: piped(t, answering(ok))})
 		ask(t, transport, get("/"))
 		time.Sleep(54 * time.Second)
 		synctest.Wait()
@@ -153,87 +161,85 @@ func TestIdleTimeout(t *testing.T) {
 }
 
 func TestMaxConnectionsAndQueue(t *testing.T) {
-	endpoint, arrived, answer := gated(t)
-	var c counts
-	transport := open(t, endpoint, setup{pool: model.Pool{MaxConnections: 1, MaxPending: 2}, observer: c.observer()})
-	first := inBackground(t.Context(), transport, "/1")
-	within(t, "the first request", arrived)
-	waiting := func() int {
-		transport.gate.mu.Lock()
-		defer transport.gate.mu.Unlock()
-		return transport.gate.waiting.Len()
-	}
-	ctx, cancel := context.WithCancelCause(t.Context())
-	second := inBackground(ctx, transport, "/2")
-	eventually(t, "the second waits", func() bool { return waiting() == 1 })
-	third := inBackground(t.Context(), transport, "/3")
-	eventually(t, "the third waits", func() bool { return waiting() == 2 })
+	each(t, func(t *bed) {
+		endpoint, arrived, answer := gated(t)
+		var c counts
+		transport := open(t, endpoint, setup{pool: model.Pool{MaxConnections: 1, MaxPending: 2}, observer: c.observer()})
+		first := inBackground(t.Context(), transport, "/1")
+		within(t, "the first request", arrived)
+		waiting := transport.waiting
+		ctx, cancel := context.WithCancelCause(t.Context())
+		second := inBackground(ctx, transport, "/2")
+		eventually(t, "the second waits", func() bool { return waiting() == 1 })
+		third := inBackground(t.Context(), transport, "/3")
+		eventually(t, "the third waits", func() bool { return waiting() == 2 })
 
-	body := &closeNoted{Reader: strings.NewReader("x")}
-	request := post(nil, 1)
-	request.Body = body
-	e := wantError(t, fails(t.Context(), t, transport, request), pipeline.Overloaded)
-	if e.Status != 503 || !e.Unsent || !body.closed.Load() {
-		t.Errorf("got %+v, body closed: %v", e, body.closed.Load())
-	}
+		body := &closeNoted{Reader: strings.NewReader("x")}
+		request := post(nil, 1)
+		request.Body = body
+		e := wantError(t, fails(t.Context(), t, transport, request), pipeline.Overloaded)
+		if e.Status != 503 || !e.Unsent || !body.closed.Load() {
+			t.Errorf("got %+v, body closed: %v", e, body.closed.Load())
+		}
 
-	cancel(errOver)
-	if err := within(t, "the end of the second", second); !errors.Is(err, errOver) {
-		t.Errorf("got %v", err)
-	}
-	fourth := inBackground(t.Context(), transport, "/4")
-	eventually(t, "the fourth waits", func() bool { return waiting() == 2 })
-	for n, done := range []<-chan error{first, third, fourth} {
-		if n > 0 {
-			if path := within(t, "a request", arrived); path != []string{"", "/3", "/4"}[n] {
-				t.Errorf("then came %s", path)
+		cancel(errOver)
+		if err := within(t, "the end of the second", second); !errors.Is(err, errOver) {
+			t.Errorf("got %v", err)
+		}
+		fourth := inBackground(t.Context(), transport, "/4")
+		eventually(t, "the fourth waits", func() bool { return waiting() == 2 })
+		for n, done := range []<-chan error{first, third, fourth} {
+			if n > 0 {
+				if path := within(t, "a request", arrived); path != []string{"", "/3", "/4"}[n] {
+					t.Errorf("then came %s", path)
+				}
+			}
+			answer <- struct{}{}
+			if err := within(t, "an answer", done); err != nil {
+				t.Error(err)
 			}
 		}
-		answer <- struct{}{}
-		if err := within(t, "an answer", done); err != nil {
-			t.Error(err)
+		if got := c.String(); got != "opened 1, reused 2, closed 0" {
+			t.Error(got)
 		}
-	}
-	if got := c.String(); got != "opened 1, reused 2, closed 0" {
-		t.Error(got)
-	}
+	})
 }
 
 func TestNobodyWaitsWithoutAQueue(t *testing.T) {
-	endpoint, arrived, answer := gated(t)
-	transport := open(t, endpoint, setup{pool: model.Pool{MaxConnections: 1}})
-	first := inBackground(t.Context(), transport, "/1")
-	within(t, "the first request", arrived)
-	wantError(t, fails(t.Context(), t, transport, get("/2")), pipeline.Overloaded)
-	answer <- struct{}{}
-	if err := within(t, "an answer", first); err != nil {
-		t.Error(err)
-	}
+	each(t, func(t *bed) {
+		endpoint, arrived, answer := gated(t)
+		transport := open(t, endpoint, setup{pool: model.Pool{MaxConnections: 1}})
+		first := inBackground(t.Context(), transport, "/1")
+		within(t, "the first request", arrived)
+		wantError(t, fails(t.Context(), t, transport, get("/2")), pipeline.Overloaded)
+		answer <- struct{}{}
+		if err := within(t, "an answer", first); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func TestTunnelTakesAPlace(t *testing.T) {
-	endpoint := scripted(t, func(p *peer) {
-		for head := p.head(); head != ""; head = p.head() {
-			if strings.Contains(head, "Upgrade: echo") {
-				p.say(switching)
-				_, _ = io.Copy(io.Discard, p)
-				return
+	each(t, func(t *bed) {
+		endpoint := scripted(t, func(p *peer) {
+			for head := p.head(); head != ""; head = p.head() {
+				if strings.Contains(head, "Upgrade: echo") {
+					p.say(switching)
+					_, _ = io.Copy(io.Discard, p)
+					return
+				}
+				p.say(ok)
 			}
-			p.say(ok)
+		})
+		transport := open(t, endpoint, setup{pool: model.Pool{MaxConnections: 1, MaxPending: 1}})
+		tunnel := upgrade(t.Context(), t, transport)
+		next := inBackground(t.Context(), transport, "/")
+		eventually(t, "the next waits", func() bool { return transport.waiting() == 1 })
+		tunnel.Close()
+		if err := within(t, "an answer", next); err != nil {
+			t.Error(err)
 		}
 	})
-	transport := open(t, endpoint, setup{pool: model.Pool{MaxConnections: 1, MaxPending: 1}})
-	tunnel := upgrade(t.Context(), t, transport)
-	next := inBackground(t.Context(), transport, "/")
-	eventually(t, "the next waits", func() bool {
-		transport.gate.mu.Lock()
-		defer transport.gate.mu.Unlock()
-		return transport.gate.waiting.Len() == 1
-	})
-	tunnel.Close()
-	if err := within(t, "an answer", next); err != nil {
-		t.Error(err)
-	}
 }
 
 func TestGateGivesNoPlaceAway(t *testing.T) {
@@ -293,69 +299,73 @@ func TestGatePassesOnWhatComesTooLate(t *testing.T) {
 }
 
 func TestReleaseClosesWhatIsIdleAndDrainsTheRest(t *testing.T) {
-	endpoint, arrived, answer := gated(t)
-	var c counts
-	var registry lease.Registry
-	set := registry.NewSet()
-	transport := Acquire(set, "up", endpoint, model.Pool{}, model.AttemptTimeouts{}, c.observer())
-	if err := set.Commit(); err != nil {
-		t.Fatal(err)
-	}
-	first, second := inBackground(t.Context(), transport, "/1"), inBackground(t.Context(), transport, "/2")
-	within(t, "a request", arrived)
-	within(t, "a request", arrived)
-	answer <- struct{}{}
-	eventually(t, "one is idle", func() bool { return len(first)+len(second) == 1 })
-
-	set.Release()
-	eventually(t, "the idle one is closed", func() bool { return c.closed.Load() == 1 })
-	late := inBackground(t.Context(), transport, "/late") // an exchange of the old snapshot
-	within(t, "the late request", arrived)
-	answer <- struct{}{}
-	answer <- struct{}{}
-	for _, done := range []<-chan error{first, second, late} {
-		if err := within(t, "an answer", done); err != nil {
-			t.Error(err)
+	each(t, func(t *bed) {
+		endpoint, arrived, answer := gated(t)
+		var c counts
+		var registry lease.Registry
+		set := registry.NewSet()
+		transport := by(t.own, Acquire(set, "up", endpoint, model.Pool{}, model.AttemptTimeouts{}, c.observer(), t.engine))
+		if err := set.Commit(); err != nil {
+			t.Fatal(err)
 		}
-	}
-	eventually(t, "all are closed", func() bool { return c.closed.Load() == c.opened.Load() })
+		first, second := inBackground(t.Context(), transport, "/1"), inBackground(t.Context(), transport, "/2")
+		within(t, "a request", arrived)
+		within(t, "a request", arrived)
+		answer <- struct{}{}
+		eventually(t, "one is idle", func() bool { return len(first)+len(second) == 1 })
+
+		set.Release()
+		eventually(t, "the idle one is closed", func() bool { return c.closed.Load() == 1 })
+		late := inBackground(t.Context(), transport, "/late") // an exchange of the old snapshot
+		within(t, "the late request", arrived)
+		answer <- struct{}{}
+		answer <- struct{}{}
+		for _, done := range []<-chan error{first, second, late} {
+			if err := within(t, "an answer", done); err != nil {
+				t.Error(err)
+			}
+		}
+		eventually(t, "all are closed", func() bool { return c.closed.Load() == c.opened.Load() })
+	})
 }
 
 func TestReleaseLeavesTunnelsAndBodiesAlone(t *testing.T) {
-	more := make(chan struct{})
-	endpoint := scripted(t, func(p *peer) {
-		if head := p.head(); strings.Contains(head, "Upgrade: echo") {
-			p.say(switching)
-			_, _ = io.Copy(p.Conn, p)
-		} else if head != "" {
-			p.say("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nab")
-			<-more
-			p.say("cd")
-			_, _ = p.Peek(1)
+	each(t, func(t *bed) {
+		more := make(chan struct{})
+		endpoint := scripted(t, func(p *peer) {
+			if head := p.head(); strings.Contains(head, "Upgrade: echo") {
+				p.say(switching)
+				_, _ = io.Copy(p.Conn, p)
+			} else if head != "" {
+				p.say("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nab")
+				<-more
+				p.say("cd")
+				_, _ = p.Peek(1)
+			}
+		})
+		var c counts
+		transport := open(t, endpoint, setup{observer: c.observer()})
+		tunnel := upgrade(t.Context(), t, transport)
+		response, err := trip(t.Context(), transport, get("/"), nil)
+		if err != nil {
+			t.Fatal(err)
 		}
+		transport.Release()
+		close(more)
+		if body := drain(t, response); body != "abcd" {
+			t.Errorf("got %q", body)
+		}
+		eventually(t, "the body's connection is closed", func() bool { return c.closed.Load() == 1 })
+		if _, err := io.WriteString(tunnel, "still"); err != nil {
+			t.Fatal(err)
+		}
+		_ = tunnel.CloseWrite()
+		if text, err := io.ReadAll(tunnel); string(text) != "still" || err != nil {
+			t.Errorf("got %q, %v", text, err)
+		}
+		tunnel.Close()
+		eventually(t, "all are closed", func() bool { return c.closed.Load() == 2 })
 	})
-	var c counts
-	transport := open(t, endpoint, setup{observer: c.observer()})
-	tunnel := upgrade(t.Context(), t, transport)
-	response, err := trip(t.Context(), transport, get("/"), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	transport.Release()
-	close(more)
-	if body := drain(t, response); body != "abcd" {
-		t.Errorf("got %q", body)
-	}
-	eventually(t, "the body's connection is closed", func() bool { return c.closed.Load() == 1 })
-	if _, err := io.WriteString(tunnel, "still"); err != nil {
-		t.Fatal(err)
-	}
-	_ = tunnel.CloseWrite()
-	if text, err := io.ReadAll(tunnel); string(text) != "still" || err != nil {
-		t.Errorf("got %q, %v", text, err)
-	}
-	tunnel.Close()
-	eventually(t, "all are closed", func() bool { return c.closed.Load() == 2 })
 }
 
 // A connection that is made for an attempt that has ended meanwhile becomes
@@ -365,7 +375,7 @@ func TestReleaseClosesConnectionsNobodyWaitsFor(t *testing.T) {
 	var c counts
 	proceed := make(chan struct{})
 	dialing := make(chan struct{}, 1)
-	transport := open(t, endpoint, setup{observer: c.observer(), dial: delayed(dialing, proceed)})
+	transport := openStandard(t, endpoint, setup{observer: c.observer(), dial: delayed(dialing, proceed)})
 	ctx, cancel := context.WithCancelCause(t.Context())
 	done := inBackground(ctx, transport, "/")
 	within(t, "a dial", dialing)
@@ -379,34 +389,36 @@ func TestReleaseClosesConnectionsNobodyWaitsFor(t *testing.T) {
 }
 
 func TestAcquireSharesByIdentity(t *testing.T) {
-	var registry lease.Registry
-	endpoint := scripted(t, answering(ok))
-	get := func(name string, e model.Endpoint, pool model.Pool) pipeline.Transport {
-		set := registry.NewSet()
-		t.Cleanup(set.Release)
-		return Acquire(set, name, e, pool, model.AttemptTimeouts{}, Observer{})
-	}
-	reweighted, based, moved := endpoint, endpoint, endpoint
-	reweighted.Weight, reweighted.Version = 7, "v2"
-	based.URL, based.BasePath = endpoint.URL+"/base", "/base"
-	moved.Address = "127.0.0.1:1"
-	one := get("up", endpoint, model.Pool{})
-	for name, same := range map[string]pipeline.Transport{"weight": get("up", reweighted, model.Pool{}), "base path": get("up", based, model.Pool{})} {
-		if same != one {
-			t.Errorf("another %s is another transport", name)
+	each(t, func(t *bed) {
+		var registry lease.Registry
+		endpoint := scripted(t, answering(ok))
+		get := func(name string, e model.Endpoint, pool model.Pool) pipeline.Transport {
+			set := registry.NewSet()
+			t.Cleanup(set.Release)
+			return Acquire(set, name, e, pool, model.AttemptTimeouts{}, Observer{}, t.engine)
 		}
-	}
-	for name, other := range map[string]pipeline.Transport{
-		"upstream": get("other", endpoint, model.Pool{}), "address": get("up", moved, model.Pool{}), "pool": get("up", endpoint, model.Pool{MaxIdle: 1}),
-	} {
-		if other == one {
-			t.Errorf("another %s is the same transport", name)
+		reweighted, based, moved := endpoint, endpoint, endpoint
+		reweighted.Weight, reweighted.Version = 7, "v2"
+		based.URL, based.BasePath = endpoint.URL+"/base", "/base"
+		moved.Address = "127.0.0.1:1"
+		one := get("up", endpoint, model.Pool{})
+		for name, same := range map[string]pipeline.Transport{"weight": get("up", reweighted, model.Pool{}), "base path": get("up", based, model.Pool{})} {
+			if same != one {
+				t.Errorf("another %s is another transport", name)
+			}
 		}
-	}
-	response, err := trip(t.Context(), one, &message.Request{Method: "GET", Path: "/"}, nil) // no observer, no host
-	if err != nil {
-		t.Fatal(err)
-	}
-	drain(t, response)
-	one.(*standard).Release()
+		for name, other := range map[string]pipeline.Transport{
+			"upstream": get("other", endpoint, model.Pool{}), "address": get("up", moved, model.Pool{}), "pool": get("up", endpoint, model.Pool{MaxIdle: 1}),
+		} {
+			if other == one {
+				t.Errorf("another %s is the same transport", name)
+			}
+		}
+		response, err := trip(t.Context(), by(t.own, one), &message.Request{Method: "GET", Path: "/"}, nil) // no observer, no host
+		if err != nil {
+			t.Fatal(err)
+		}
+		drain(t, response)
+		one.(lease.Releaser).Release()
+	})
 }

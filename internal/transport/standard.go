@@ -24,6 +24,9 @@ const (
 	maxHeadBytes = 256 << 10
 	// maxInformational bounds the informational responses of one attempt.
 	maxInformational = 64
+	// maxFields bounds the field lines of a head of a response, and those of a
+	// trailer.
+	maxFields = 1000
 )
 
 // standard sends attempts to one endpoint with net/http's Transport.

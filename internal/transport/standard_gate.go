@@ -17,11 +17,11 @@ type gate struct {
 
 	mu      sync.Mutex
 	inUse   int
-	waiting list.List // of waiter
+	waiting list.List // of ticket
 }
 
-// waiter is one that waits; its channel is closed when it has its place.
-type waiter chan struct{}
+// ticket is one that waits; its channel is closed when it has its place.
+type ticket chan struct{}
 
 // enter takes a place, or waits for one until ctx ends. Its errors are
 // overloaded, at once, where too many wait already, and ctx's cause.
@@ -41,7 +41,7 @@ func (g *gate) enter(ctx context.Context) error {
 		err.Unsent = true
 		return err
 	}
-	turn := make(waiter)
+	turn := make(ticket)
 	place := g.waiting.PushBack(turn)
 	g.mu.Unlock()
 	select {
@@ -77,7 +77,7 @@ func (g *gate) pass() {
 		g.inUse--
 		return
 	}
-	turn, ok := g.waiting.Remove(first).(waiter)
+	turn, ok := g.waiting.Remove(first).(ticket)
 	if !ok {
 		panic("BUG: something else waits at the gate")
 	}

@@ -2,8 +2,8 @@
 // pools and their limits, and says what went wrong. It chooses no endpoint,
 // rewrites no request and knows no route; what it is given goes out as it is.
 //
-// The files named standard* are the adapter to net/http's Transport; nothing
-// else here knows it.
+// HTTP/1.1 is spoken by the engine: wire over netloop. The files named standard*
+// are the adapter to net/http's Transport; nothing else here knows it.
 package transport
 
 import (
@@ -41,10 +41,17 @@ type settings struct {
 //
 // When the last set that holds it is released, idle connections close at once,
 // exchanges and tunnels under way go on, and their connections close with them.
-func Acquire(set *lease.Set, upstreamName string, endpoint model.Endpoint, pool model.Pool, timeouts model.AttemptTimeouts, observer Observer) pipeline.Transport {
-	key := strings.Join([]string{"transport", upstreamName, endpoint.Scheme, endpoint.Address, model.Text(settings{pool, timeouts})}, "\n")
-	return lease.Acquire(set, key, func() *standard {
-		return newStandard(upstreamName, endpoint, pool, timeouts, observer, (&net.Dialer{}).DialContext)
+//
+// A nil engine stands for net/http's Transport.
+func Acquire(set *lease.Set, upstreamName string, endpoint model.Endpoint, limits model.Pool, timeouts model.AttemptTimeouts, observer Observer, engine *Engine) pipeline.Transport {
+	key := strings.Join([]string{upstreamName, endpoint.Scheme, endpoint.Address, model.Text(settings{limits, timeouts})}, "\n")
+	if engine != nil {
+		return lease.Acquire(set, "transport\nengine\n"+key, func() *pool {
+			return newPool(upstreamName, endpoint, limits, timeouts, observer, engine)
+		})
+	}
+	return lease.Acquire(set, "transport\n"+key, func() *standard {
+		return newStandard(upstreamName, endpoint, limits, timeouts, observer, (&net.Dialer{}).DialContext)
 	})
 }
 

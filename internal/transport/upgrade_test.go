@@ -38,7 +38,7 @@ func isClosed(c <-chan struct{}) bool {
 func TestExpectWaitsForTheEndpoint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		request, asked := expecting("hello")
-		transport := open(t, nowhere, setup{dial: piped(t, func(p *peer) {
+		transport := openStandard(t, nowhere, setup{dial: piped(t, func(p *peer) {
 			if head := p.head(); !strings.Contains(head, "Expect: 100-continue\r\n") {
 				t.Errorf("got the head %q", head)
 			}
@@ -63,7 +63,7 @@ func TestExpectWaitsForTheEndpoint(t *testing.T) {
 func TestExpectIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		request, _ := expecting("hello")
-		transport := open(t, nowhere, setup{dial: piped(t, func(p *peer) {
+		transport := openStandard(t, nowhere, setup{dial: piped(t, func(p *peer) {
 			p.head()
 			p.until("hello")
 			p.say(ok)
@@ -76,33 +76,35 @@ func TestExpectIsGivenUp(t *testing.T) {
 }
 
 func TestRefusedExpectationReadsNoBody(t *testing.T) {
-	for name, head := range map[string]string{"kept": "HTTP/1.1 417 No\r\n", "closed": "HTTP/1.1 417 No\r\nConnection: close\r\n"} {
-		t.Run(name, func(t *testing.T) {
-			request, asked := expecting("hello")
-			endpoint := scripted(t, func(p *peer) {
-				if p.head() != "" {
-					p.say(head + "Content-Length: 2\r\n\r\nno")
-					if rest, _ := io.ReadAll(p); len(rest) > 0 {
-						t.Errorf("after the refusal came %q", rest)
+	each(t, func(t *bed) {
+		for name, head := range map[string]string{"kept": "HTTP/1.1 417 No\r\n", "closed": "HTTP/1.1 417 No\r\nConnection: close\r\n"} {
+			t.Run(name, func(t *bed) {
+				request, asked := expecting("hello")
+				endpoint := scripted(t, func(p *peer) {
+					if p.head() != "" {
+						p.say(head + "Content-Length: 2\r\n\r\nno")
+						if rest, _ := io.ReadAll(p); len(rest) > 0 {
+							t.Errorf("after the refusal came %q", rest)
+						}
 					}
+				})
+				transport := open(t, endpoint, setup{})
+				response, body := ask(t, transport, request)
+				if response.Status != 417 || body != "no" {
+					t.Errorf("got %d %q", response.Status, body)
+				}
+				transport.Release()
+				if isClosed(asked) {
+					t.Error("the body was read")
 				}
 			})
-			transport := open(t, endpoint, setup{})
-			response, body := ask(t, transport, request)
-			if response.Status != 417 || body != "no" {
-				t.Errorf("got %d %q", response.Status, body)
-			}
-			transport.Release()
-			if isClosed(asked) {
-				t.Error("the body was read")
-			}
-		})
-	}
+		}
+	})
 }
 
 const switching = "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n"
 
-func upgrade(ctx context.Context, t *testing.T, transport pipeline.Transport) message.Tunnel {
+func upgrade(ctx context.Context, t testing.TB, transport pipeline.Transport) message.Tunnel {
 	t.Helper()
 	request := get("/")
 	request.Fields.Add("connection", "Upgrade")
@@ -118,82 +120,88 @@ func upgrade(ctx context.Context, t *testing.T, transport pipeline.Transport) me
 }
 
 func TestTunnelHalfCloses(t *testing.T) {
-	t.Run("by the client", func(t *testing.T) {
-		endpoint := scripted(t, func(p *peer) {
-			p.head()
-			p.say(switching + "hello ")
-			got, _ := io.ReadAll(p)
-			p.say("got " + string(got))
+	each(t, func(t *bed) {
+		t.Run("by the client", func(t *bed) {
+			endpoint := scripted(t, func(p *peer) {
+				p.head()
+				p.say(switching + "hello ")
+				got, _ := io.ReadAll(p)
+				p.say("got " + string(got))
+			})
+			tunnel := upgrade(t.Context(), t, open(t, endpoint, setup{}))
+			defer tunnel.Close()
+			if _, err := io.WriteString(tunnel, "bytes"); err != nil {
+				t.Fatal(err)
+			}
+			if err := tunnel.CloseWrite(); err != nil {
+				t.Fatal(err)
+			}
+			if got, err := io.ReadAll(tunnel); string(got) != "hello got bytes" || err != nil {
+				t.Errorf("got %q, %v", got, err)
+			}
 		})
-		tunnel := upgrade(t.Context(), t, open(t, endpoint, setup{}))
-		defer tunnel.Close()
-		if _, err := io.WriteString(tunnel, "bytes"); err != nil {
-			t.Fatal(err)
-		}
-		if err := tunnel.CloseWrite(); err != nil {
-			t.Fatal(err)
-		}
-		if got, err := io.ReadAll(tunnel); string(got) != "hello got bytes" || err != nil {
-			t.Errorf("got %q, %v", got, err)
-		}
-	})
-	t.Run("by the endpoint", func(t *testing.T) {
-		got := make(chan string, 1)
-		endpoint := scripted(t, func(p *peer) {
-			p.head()
-			p.say(switching + "bye")
-			_ = p.Conn.(interface{ CloseWrite() error }).CloseWrite()
-			rest, _ := io.ReadAll(p)
-			got <- string(rest)
+		t.Run("by the endpoint", func(t *bed) {
+			got := make(chan string, 1)
+			endpoint := scripted(t, func(p *peer) {
+				p.head()
+				p.say(switching + "bye")
+				_ = p.Conn.(interface{ CloseWrite() error }).CloseWrite()
+				rest, _ := io.ReadAll(p)
+				got <- string(rest)
+			})
+			tunnel := upgrade(t.Context(), t, open(t, endpoint, setup{}))
+			if text, err := io.ReadAll(tunnel); string(text) != "bye" || err != nil {
+				t.Errorf("got %q, %v", text, err)
+			}
+			if _, err := io.WriteString(tunnel, "still here"); err != nil {
+				t.Fatal(err)
+			}
+			if err := tunnel.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if text := within(t, "the rest", got); text != "still here" {
+				t.Errorf("the endpoint got %q", text)
+			}
 		})
-		tunnel := upgrade(t.Context(), t, open(t, endpoint, setup{}))
-		if text, err := io.ReadAll(tunnel); string(text) != "bye" || err != nil {
-			t.Errorf("got %q, %v", text, err)
-		}
-		if _, err := io.WriteString(tunnel, "still here"); err != nil {
-			t.Fatal(err)
-		}
-		if err := tunnel.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if text := within(t, "the rest", got); text != "still here" {
-			t.Errorf("the endpoint got %q", text)
-		}
 	})
 }
 
 func TestContextEndsATunnel(t *testing.T) {
-	gone := make(chan struct{})
-	endpoint := scripted(t, func(p *peer) {
-		p.head()
-		p.say(switching)
-		_, _ = io.Copy(io.Discard, p)
-		close(gone)
+	each(t, func(t *bed) {
+		gone := make(chan struct{})
+		endpoint := scripted(t, func(p *peer) {
+			p.head()
+			p.say(switching)
+			_, _ = io.Copy(io.Discard, p)
+			close(gone)
+		})
+		ctx, cancel := context.WithCancelCause(t.Context())
+		tunnel := upgrade(ctx, t, open(t, endpoint, setup{}))
+		defer tunnel.Close()
+		go cancel(errOver)
+		if _, err := io.ReadAll(tunnel); !errors.Is(err, errOver) {
+			t.Errorf("reading: %v", err)
+		}
+		if _, err := io.WriteString(tunnel, "x"); !errors.Is(err, errOver) {
+			t.Errorf("writing: %v", err)
+		}
+		if err := tunnel.CloseWrite(); !errors.Is(err, errOver) {
+			t.Errorf("CloseWrite: %v", err)
+		}
+		within(t, "the end of the connection", gone)
 	})
-	ctx, cancel := context.WithCancelCause(t.Context())
-	tunnel := upgrade(ctx, t, open(t, endpoint, setup{}))
-	defer tunnel.Close()
-	go cancel(errOver)
-	if _, err := io.ReadAll(tunnel); !errors.Is(err, errOver) {
-		t.Errorf("reading: %v", err)
-	}
-	if _, err := io.WriteString(tunnel, "x"); !errors.Is(err, errOver) {
-		t.Errorf("writing: %v", err)
-	}
-	if err := tunnel.CloseWrite(); !errors.Is(err, errOver) {
-		t.Errorf("CloseWrite: %v", err)
-	}
-	within(t, "the end of the connection", gone)
 }
 
 func TestTunnelTellsAReset(t *testing.T) {
-	endpoint := scripted(t, func(p *peer) {
-		p.head()
-		p.say(switching)
-		_ = p.Conn.(interface{ SetLinger(int) error }).SetLinger(0)
+	each(t, func(t *bed) {
+		endpoint := scripted(t, func(p *peer) {
+			p.head()
+			p.say(switching)
+			_ = p.Conn.(interface{ SetLinger(int) error }).SetLinger(0)
+		})
+		tunnel := upgrade(t.Context(), t, open(t, endpoint, setup{}))
+		defer tunnel.Close()
+		_, err := io.ReadAll(tunnel)
+		wantError(t, err, pipeline.UpstreamReset)
 	})
-	tunnel := upgrade(t.Context(), t, open(t, endpoint, setup{}))
-	defer tunnel.Close()
-	_, err := io.ReadAll(tunnel)
-	wantError(t, err, pipeline.UpstreamReset)
 }

@@ -1,0 +1,94 @@
+package transport
+
+import (
+	"io"
+	"sync"
+)
+
+// aside is a body whose Close wakes who reads it, whatever it is a body of: a
+// goroutine reads, when asked and never ahead, and is left behind by Close, until
+// its last read returns. Read is for one goroutine at a time.
+type aside struct {
+	source  io.ReadCloser
+	pending []byte
+	end     error
+	waiting bool // a block is asked for and has not been taken
+	want    chan struct{}
+	got     chan block
+	closed  chan struct{}
+
+	mu      sync.Mutex
+	started bool // the goroutine that reads runs, and closes source
+	over    bool // Close was called
+}
+
+func newAside(source io.ReadCloser) *aside {
+	return &aside{source: source, want: make(chan struct{}), got: make(chan block, 1), closed: make(chan struct{})}
+}
+
+// Read returns the next bytes, or errStopped after Close.
+func (a *aside) Read(p []byte) (int, error) {
+	if len(a.pending) == 0 && a.end == nil {
+		if !a.start() {
+			return 0, errStopped
+		}
+		select {
+		case a.want <- struct{}{}:
+		case <-a.closed:
+			return 0, errStopped
+		}
+		select {
+		case b := <-a.got:
+			a.pending, a.end = b.data, b.err
+		case <-a.closed:
+			return 0, errStopped
+		}
+	}
+	n := copy(p, a.pending)
+	a.pending = a.pending[n:]
+	if len(a.pending) == 0 {
+		return n, a.end
+	}
+	return n, nil
+}
+
+// start sees to it that the goroutine runs, unless the body is closed.
+func (a *aside) start() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.started && !a.over {
+		a.started = true
+		go a.pump()
+	}
+	return !a.over
+}
+
+func (a *aside) pump() {
+	buffer := make([]byte, pieceSize)
+	for {
+		select {
+		case <-a.want:
+			n, err := a.source.Read(buffer)
+			a.got <- block{buffer[:n], err}
+		case <-a.closed:
+			_ = a.source.Close() // what it says is of no use to anyone any more
+			return
+		}
+	}
+}
+
+// Close ends the body; a read of it under way is left behind. Further calls do
+// nothing.
+func (a *aside) Close() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.over {
+		return nil
+	}
+	a.over = true
+	close(a.closed)
+	if a.started {
+		return nil
+	}
+	return a.source.Close()
+}

@@ -1,0 +1,256 @@
+package transport
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	"sluice/internal/message"
+	"sluice/internal/pipeline"
+	"sluice/internal/wire"
+)
+
+// carry sends the request with its body, nil where there is none, and reads the
+// head of the response.
+func (l *link) carry(body io.ReadCloser) error {
+	if body != nil {
+		if err := l.attach(body); err != nil {
+			return err
+		}
+	}
+	return l.ask()
+}
+
+// attach puts a body that is there already behind the head. Any other is sent
+// while the response is waited for.
+func (l *link) attach(body io.ReadCloser) error {
+	length, room := l.try.Request.Length, cap(l.request)-len(l.request)
+	l.holding = l.try.Request.Fields.HasToken(message.Expect, "100-continue")
+	if l.holding || length < 0 || length > int64(room) || int64(message.Buffered(body)) < length {
+		l.sender = newSender(l, body)
+		return nil
+	}
+	end := len(l.request) + int(length)
+	for len(l.request) < end {
+		n, err := body.Read(l.request[len(l.request):end])
+		l.request = l.request[:len(l.request)+n]
+		if err != nil && len(l.request) < end {
+			_ = body.Close() // the error at hand is the one to tell
+			if errors.Is(err, io.EOF) {
+				err = io.ErrUnexpectedEOF
+			}
+			return uploadFailure(err)
+		}
+	}
+	_ = body.Close() // all of it was read
+	return nil
+}
+
+// ask sends the request and reads the head of the response. An endpoint may
+// answer early and close while the request is still being sent, and its answer
+// is worth more than a failure to send the rest.
+func (l *link) ask() error {
+	var known *pipeline.Error
+	err := l.write(l.request)
+	if err == nil {
+		err = l.sendBody()
+	}
+	if errors.As(err, &known) {
+		return err
+	}
+	return l.response()
+}
+
+// sendBody begins to send a body, or goes on with it on another connection.
+func (l *link) sendBody() error {
+	switch {
+	case l.sender == nil:
+		l.whole = true
+		l.sent()
+	case l.holding:
+		l.mu.Lock()
+		l.hold = time.Now().Add(continueTimeout)
+		l.mu.Unlock()
+	case l.sender.started:
+		return l.sender.resume(l)
+	default:
+		return l.proceed()
+	}
+	return nil
+}
+
+// proceed begins to send a body.
+func (l *link) proceed() error {
+	l.holding = false
+	l.mu.Lock()
+	l.hold = time.Time{}
+	l.mu.Unlock()
+	return l.sender.start(l)
+}
+
+// mayReplay tells whether a request that failed may be sent again: its
+// connection had served before and died without a byte of an answer, what was
+// sent of the body is at hand, and the endpoint may see it twice or cannot have
+// seen it.
+func (l *link) mayReplay(err error) bool {
+	var known *pipeline.Error
+	if !l.reused || l.came || l.ctx.Err() != nil || errors.As(err, &known) || l.sender != nil && !l.sender.repeatable() {
+		return false
+	}
+	l.seen = l.arrived()
+	return !l.seen || idempotent(l.try.Request)
+}
+
+// arrived tells whether the endpoint's system may have got any of the request.
+func (l *link) arrived() bool {
+	written := l.written
+	if l.sender != nil {
+		written = l.sender.reached(l)
+	}
+	if written == l.before {
+		return false
+	}
+	acknowledged, known := acknowledged(l.conn)
+	return !known || acknowledged > l.before
+}
+
+// replace makes another connection for an attempt whose own has died, in its
+// place. After an error the attempt is over.
+func (p *pool) replace(l *link) (*link, error) {
+	if l.sender != nil {
+		l.sender.pause()
+	}
+	own := l.target == nil
+	l.unguard()
+	l.drop()
+	next, err := p.connect(l.ctx, l.shelf, l.try.Watch, l.seen)
+	if err != nil {
+		if l.sender != nil {
+			l.sender.stop()
+		}
+		l.end()
+		return nil, err
+	}
+	next.begin(l.ctx, own, l.try, l.buffer, l.request)
+	next.sender, next.holding = l.sender, l.holding
+	l.buffer, l.sender = nil, nil
+	l.end()
+	return next, nil
+}
+
+// response reads the head of the response, with those of informational ones
+// before it.
+func (l *link) response() error {
+	response := &l.try.Response
+	base := len(response.Fields)
+	scanned := 0
+	limits := wire.Limits{HeaderBytes: maxHeadBytes, Headers: maxFields}
+	for {
+		if l.to > l.from {
+			n, framing, err := wire.ResponseHead(response, l.data[l.from:l.to], scanned, l.try.Request.Method, limits)
+			if err != nil {
+				return err
+			}
+			scanned = l.to - l.from
+			if n > 0 && response.Status >= 200 || n > 0 && framing.Upgrade {
+				l.from += n
+				return l.answered(framing, n)
+			}
+			if n > 0 {
+				l.from, scanned = l.from+n, 0
+				l.closing = l.closing || framing.Close
+				fields := response.Fields[base:]
+				response.Fields = response.Fields[:base]
+				if err := l.informational(response.Status, fields); err != nil {
+					return err
+				}
+				continue
+			}
+		}
+		l.makeRoom()
+		n, err := l.receive(l.data[l.to:])
+		if err != nil {
+			return err
+		}
+		l.to += n
+	}
+}
+
+// makeRoom sees to it that more can be read.
+func (l *link) makeRoom() {
+	switch {
+	case l.from == l.to:
+		l.from, l.to = 0, 0
+	case l.to < len(l.data):
+	case l.from > 0:
+		l.to = copy(l.data, l.data[l.from:l.to])
+		l.from = 0
+	default:
+		data := make([]byte, 4*len(l.data))
+		copy(data, l.data)
+		l.drain()
+		l.data, l.to = data, len(data)/4
+	}
+}
+
+// informational takes an informational response.
+func (l *link) informational(status int, fields message.Fields) error {
+	if l.informed++; l.informed > maxInformational {
+		return pipeline.NewError(pipeline.UpstreamProtocol, errInformational)
+	}
+	switch {
+	case status != http.StatusContinue:
+		if l.try.Informer != nil {
+			l.try.Informer.Inform(status, fields.Clone()) // the room is for the response's
+		}
+	case l.holding:
+		return l.proceed()
+	}
+	return nil
+}
+
+// answered takes the head of the response, which has used bytes. Where no more
+// is to come, the attempt is over.
+func (l *link) answered(framing wire.Framing, used int) error {
+	framing.Close = framing.Close || l.closing
+	l.framing = framing
+	response := &l.try.Response
+	l.mu.Lock()
+	l.head, l.hold = time.Time{}, time.Time{}
+	l.mu.Unlock()
+	switch framing.Body {
+	case wire.NoBody:
+		if framing.Upgrade {
+			return l.switched()
+		}
+		if response.Length == 0 {
+			response.Body = nothing{}
+		}
+		l.complete()
+		return nil
+	case wire.Sized:
+		l.left = framing.Length
+		if excess := int64(l.to-l.from) - l.left; excess > 0 {
+			l.framing.Close = true // what is behind the body is no answer to anything
+			l.to -= int(excess)
+		}
+		l.left -= int64(l.to - l.from)
+	case wire.ChunkedBody:
+		l.chunked = wire.NewChunked(wire.Limits{HeaderBytes: maxHeadBytes, Headers: maxFields}, used)
+		trailer := new(message.Fields)
+		l.trailer = trailer
+		response.Trailer = func() message.Fields { return *trailer }
+		l.decodeBuffered()
+	case wire.UntilClose:
+	}
+	response.Body = (*content)(l)
+	return nil
+}
+
+// nothing is a body of no bytes.
+type nothing struct{}
+
+func (nothing) Read([]byte) (int, error) { return 0, io.EOF }
+func (nothing) Buffered() int            { return 0 }
+func (nothing) Close() error             { return nil }

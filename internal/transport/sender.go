@@ -1,0 +1,334 @@
+package transport
+
+import (
+	"errors"
+	"io"
+	"os"
+	"runtime"
+	"strconv"
+	"sync"
+	"time"
+
+	"sluice/internal/message"
+	"sluice/internal/netloop"
+	"sluice/internal/wire"
+)
+
+// lastWrite is how long an attempt whose response is complete waits for the last
+// bytes of the request to be written, so that its connection can go on.
+const lastWrite = 50 * time.Millisecond
+
+// sender sends the body of a request, by a task of its own, while the attempt's
+// task waits for the response. What fails on the connection the attempt sees
+// there; what fails at the client the sender tells, and interrupts the attempt.
+//
+// started belongs to the attempt, what is above to the task, the rest to mu.
+type sender struct {
+	shelf   *shelf
+	body    io.ReadCloser
+	left    int64 // bytes of the body to come, or message.Unknown
+	trailer func() message.Fields
+	chunked bool
+
+	started  bool
+	finished netloop.Event // set when the task has ended
+
+	mu    sync.Mutex
+	link  *link         // where the body goes; nil: the attempt is looking for another
+	moved netloop.Event // set when that changes; nil: the task does not wait for it
+	out   int64         // bytes written on link
+	last  bool          // all of the body was read
+	whole bool          // and written
+	ended bool          // the attempt is over
+	over  bool          // the task has ended
+	shut  bool          // body is closed
+	kept  []byte        // all that was read, while it is not much
+	keep  bool          // another connection may follow
+	lost  bool          // some was sent and is not kept
+	fault error         // the client's, told instead of what follows from it
+}
+
+func newSender(l *link, body io.ReadCloser) *sender {
+	request := l.try.Request
+	if l.shelf.foreign {
+		body = newAside(body)
+	}
+	return &sender{
+		shelf: l.shelf, body: body, left: request.Length, trailer: request.Trailer, chunked: request.Length < 0, keep: l.reused,
+	}
+}
+
+// start begins to send on a connection.
+func (s *sender) start(l *link) error {
+	s.finished = s.shelf.executor.NewEvent()
+	s.link = l
+	if !s.shelf.spawn(s.run) {
+		return netloop.ErrStopped
+	}
+	s.started = true
+	return nil
+}
+
+// run is the task.
+func (s *sender) run() {
+	engine := s.shelf.pool.engine
+	buffer := engine.takePiece()
+	for s.next(buffer) {
+	}
+	engine.pieces.Put(buffer)
+	s.close()
+	s.mu.Lock()
+	s.over = true
+	s.mu.Unlock()
+	s.finished.Set()
+}
+
+// next reads a piece and writes it; false ends the sending.
+func (s *sender) next(buffer *piece) bool {
+	room := buffer[frameRoom : frameRoom+pieceSize]
+	if s.left >= 0 && s.left < int64(len(room)) {
+		room = room[:s.left]
+	}
+	n, err := s.body.Read(room)
+	if s.left >= 0 {
+		s.left -= int64(n)
+	}
+	last := s.left == 0 || s.left < 0 && errors.Is(err, io.EOF)
+	if err != nil && !last {
+		s.fail(err)
+		return false
+	}
+	if n == 0 && !last {
+		return true
+	}
+	data := room[:n]
+	if s.chunked {
+		if data, err = s.frame(buffer, n, last); err != nil {
+			s.fail(err)
+			return false
+		}
+	}
+	return s.write(data, room[:n], last) && !last
+}
+
+// frame makes a chunk of the bytes in a buffer, and of the end of the body what
+// ends it.
+func (s *sender) frame(buffer *piece, n int, last bool) ([]byte, error) {
+	begin, end := frameRoom, frameRoom+n
+	if n > 0 {
+		var header [frameRoom]byte
+		size := append(strconv.AppendInt(header[:0], int64(n), 16), "\r\n"...)
+		begin -= len(size)
+		copy(buffer[begin:], size)
+		end += copy(buffer[end:], wire.ChunkEnd)
+	}
+	if !last {
+		return buffer[begin:end], nil
+	}
+	return s.appendLast(buffer[begin:end])
+}
+
+// appendLast appends what ends a chunked body, with its trailer.
+func (s *sender) appendLast(b []byte) ([]byte, error) {
+	var fields message.Fields
+	if s.trailer != nil {
+		fields = s.trailer()
+	}
+	return wire.AppendLastChunk(b, fields)
+}
+
+// write writes a piece; false, if nobody wants it any more. One that fails may be
+// written to another connection by the attempt.
+func (s *sender) write(data, payload []byte, last bool) bool {
+	l := s.destination(nil)
+	if l == nil {
+		return false
+	}
+	s.note(payload, last)
+	for {
+		n, err := l.conn.Write(data)
+		s.mu.Lock()
+		s.out += int64(n)
+		s.whole = err == nil && last
+		s.mu.Unlock()
+		switch data = data[n:]; {
+		case err == nil:
+			if last {
+				l.sent()
+			}
+			l.hasten() // the watch may know of an earlier end
+			return true
+		case !errors.Is(err, os.ErrDeadlineExceeded):
+			return s.destination(l) != nil
+		}
+		l.conn.SetWriteDeadline(time.Time{}) // who waits for the response keeps the time
+		l.writeUntil = time.Time{}
+	}
+}
+
+// destination is the connection that the body goes to, once it is another than
+// before; nil: the attempt is over.
+func (s *sender) destination(before *link) *link {
+	s.mu.Lock()
+	for !s.ended && (s.link == nil || s.link == before) {
+		moved := s.shelf.executor.NewEvent()
+		s.moved = moved
+		s.mu.Unlock()
+		_ = moved.Wait(time.Time{}) // an executor that stops ends the attempt, too
+		s.mu.Lock()
+	}
+	defer s.mu.Unlock()
+	if s.ended {
+		return nil
+	}
+	return s.link
+}
+
+// note keeps what is about to be sent, or notes that it is gone.
+func (s *sender) note(payload []byte, last bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last = last
+	if !s.keep || s.lost || len(s.kept)+len(payload) > maxReplay {
+		s.lost, s.kept = s.lost || len(payload) > 0, nil
+		return
+	}
+	s.kept = append(s.kept, payload...)
+}
+
+// fail tells what the client did, and ends the attempt by it.
+func (s *sender) fail(err error) {
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended || s.link != nil && s.link.ctx.Err() != nil {
+		return // it followed from what ended the attempt
+	}
+	s.fault = uploadFailure(err)
+	if s.link != nil {
+		s.link.conn.Interrupt(errStopped)
+	}
+}
+
+// failure is the client's failure to send the body, or nil.
+func (s *sender) failure() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.fault
+}
+
+// repeatable tells whether the body can be sent again, from its beginning.
+func (s *sender) repeatable() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.lost && s.fault == nil
+}
+
+// reached is how many bytes were written on a connection in all.
+func (s *sender) reached(l *link) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return l.written + s.out
+}
+
+// pause takes the connection away; resume gives another.
+func (s *sender) pause() { s.move(nil) }
+
+func (s *sender) move(l *link) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.link, s.out = l, 0
+	if s.moved != nil {
+		s.moved.Set()
+		s.moved = nil
+	}
+}
+
+// resume goes on with another connection, to which what is kept is sent again
+// first.
+func (s *sender) resume(l *link) error {
+	s.mu.Lock()
+	kept, last := s.kept, s.last
+	s.keep = false
+	s.mu.Unlock()
+	data := kept
+	if s.chunked {
+		data = wire.AppendChunk(make([]byte, 0, frameRoom+len(kept)+frameEnd), kept)
+	}
+	if s.chunked && last {
+		var err error
+		if data, err = s.appendLast(data); err != nil {
+			return err
+		}
+	}
+	if err := l.write(data); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.whole = last
+	s.mu.Unlock()
+	s.move(l)
+	if last {
+		l.sent()
+	}
+	return nil
+}
+
+// close closes the body, once.
+func (s *sender) close() {
+	s.mu.Lock()
+	shut := s.shut
+	s.shut = true
+	s.mu.Unlock()
+	if !shut {
+		_ = s.body.Close() // what it says is of no use to anyone any more
+	}
+}
+
+// finish tells whether all of the request is sent. It waits a moment for a last
+// write under way.
+func (s *sender) finish() bool {
+	if !s.started {
+		return false
+	}
+	s.mu.Lock()
+	last := s.last && !s.over
+	s.mu.Unlock()
+	if last {
+		_ = s.finished.Wait(time.Now().Add(lastWrite))
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.over && s.whole {
+		s.link.written += s.out
+		return true
+	}
+	return false
+}
+
+// stop ends the sending, whose connection is closed or interrupted, and returns
+// when nothing of it runs any more.
+func (s *sender) stop() {
+	s.mu.Lock()
+	s.ended = true
+	if s.moved != nil {
+		s.moved.Set()
+		s.moved = nil
+	}
+	s.mu.Unlock()
+	s.close() // which wakes who reads it
+	if !s.started || s.finished.Wait(time.Time{}) == nil {
+		return
+	}
+	for !s.hasEnded() { // the executor stops, and does not wait any more
+		s.shelf.executor.Block(runtime.Gosched)
+	}
+}
+
+func (s *sender) hasEnded() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.over
+}

@@ -1,0 +1,148 @@
+package transport
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"sluice/internal/netloop"
+)
+
+// staleCheck is how often connections at rest are looked at, whether the
+// endpoint has closed them.
+const staleCheck = time.Second
+
+// shelf holds the idle connections of one executor, that used last at the end.
+// Nobody waits with its lock held, so that on a loop nobody waits for it.
+type shelf struct {
+	pool     *pool
+	executor netloop.Executor
+	foreign  bool // attempts come on goroutines that are no tasks of the executor
+
+	mu     sync.Mutex
+	idle   []*link
+	keeper netloop.Event // set to end the task that retires connections; nil: none runs
+}
+
+// spawn runs f as a task; false, if the executor has stopped.
+func (s *shelf) spawn(f func()) bool {
+	if s.foreign {
+		return s.executor.Post(f)
+	}
+	s.executor.Go(f)
+	return true
+}
+
+// take takes the connection that was used last and is sound; nil: there is none.
+// Those that are not are closed.
+func (s *shelf) take() *link {
+	for {
+		l := s.pop()
+		if l == nil || !l.conn.Stale() {
+			return l
+		}
+		l.close()
+	}
+}
+
+// pop takes the connection that was used last.
+func (s *shelf) pop() *link {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	last := len(s.idle) - 1
+	if last < 0 {
+		return nil
+	}
+	l := s.idle[last]
+	s.idle[last], s.idle = nil, s.idle[:last]
+	s.pool.idle.Add(-1)
+	return l
+}
+
+// push takes a connection that rests from now on. Where there is no room for it,
+// it returns false: it is to be closed. A task of the executor calls it.
+func (s *shelf) push(l *link) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.pool
+	if p.released.Load() { // under the lock: else clear might have been here already
+		return false
+	}
+	if n := p.idle.Add(1); p.maxIdle > 0 && n > p.maxIdle || !s.kept() {
+		p.idle.Add(-1)
+		return false
+	}
+	l.since = time.Now()
+	s.idle = append(s.idle, l)
+	return true
+}
+
+// kept sees to it that a keeper runs; false, if the executor has stopped.
+func (s *shelf) kept() bool {
+	if s.keeper != nil {
+		return true
+	}
+	keeper := s.executor.NewEvent()
+	if !s.spawn(func() { s.keep(keeper) }) {
+		return false
+	}
+	s.keeper = keeper
+	return true
+}
+
+// keep retires connections until none is left.
+func (s *shelf) keep(keeper netloop.Event) {
+	for {
+		next, retired := s.retire(time.Now())
+		for _, l := range retired {
+			l.close()
+		}
+		if next.IsZero() {
+			return
+		}
+		if keeper.Wait(next) == nil { // it was cleared
+			return
+		}
+	}
+}
+
+// retire takes off those that are to be closed, and tells when to look again;
+// zero: never, the keeper ends. An executor that stops closes them by itself.
+func (s *shelf) retire(now time.Time) (next time.Time, retired []*link) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	next = now.Add(staleCheck)
+	timeout := s.pool.idleTimeout
+	s.idle = slices.DeleteFunc(s.idle, func(l *link) bool {
+		due := l.since.Add(timeout)
+		if timeout > 0 && !now.Before(due) || l.conn.Stale() {
+			retired = append(retired, l)
+			return true
+		}
+		if timeout > 0 && due.Before(next) {
+			next = due
+		}
+		return false
+	})
+	s.pool.idle.Add(int64(-len(retired)))
+	if len(s.idle) == 0 {
+		next, s.keeper = time.Time{}, nil
+	}
+	return next, retired
+}
+
+// clear closes all. A task of the executor calls it.
+func (s *shelf) clear() {
+	s.mu.Lock()
+	idle := s.idle
+	s.idle = nil
+	s.pool.idle.Add(int64(-len(idle)))
+	if s.keeper != nil {
+		s.keeper.Set()
+		s.keeper = nil
+	}
+	s.mu.Unlock()
+	for _, l := range idle {
+		l.close()
+	}
+}
