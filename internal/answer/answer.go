@@ -3,7 +3,6 @@
 package answer
 
 import (
-	"io"
 	"strings"
 
 	"sluice/internal/message"
@@ -26,7 +25,7 @@ func Respond(r *model.Respond) pipeline.Handler {
 			body := x.ExpandText(r.Body)
 			response.Length = int64(len(body))
 			if x.Request.Method != "HEAD" {
-				response.Body = io.NopCloser(strings.NewReader(body))
+				response.Body = message.Text(body)
 			}
 			if !response.Fields.Has(message.ContentType) {
 				response.Fields.Put(message.ContentType, "text/plain; charset=utf-8")

@@ -72,6 +72,9 @@ type ListenerTimeouts struct {
 	ReadHeader  time.Duration
 	Idle        time.Duration
 	MinBodyRate int64 // bytes a second
+	// MaxAge is when a connection takes no further request, give or take a
+	// tenth.
+	MaxAge time.Duration
 }
 
 // ListenerLimits bound what a client may send. 0 means without bound.

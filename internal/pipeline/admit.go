@@ -84,7 +84,7 @@ func admitTarget(x *Exchange, tooLarge *Error, report func(violation error)) *Er
 	if violation != nil {
 		if !paths.Report {
 			err := NewError(BadPath, violation)
-			err.Detail = sentence(violation.Error())
+			err.Detail = Sentence(violation.Error())
 			return err
 		}
 		report(violation)
@@ -164,7 +164,8 @@ func traceID(parent string) string {
 	return ""
 }
 
-func sentence(text string) string { return strings.ToUpper(text[:1]) + text[1:] + "." }
+// Sentence makes one of a clause.
+func Sentence(text string) string { return strings.ToUpper(text[:1]) + text[1:] + "." }
 
 // clientAddress walks the forwarded addresses from the right and returns the
 // first that is not trusted. At an entry that is no address the walk ends with

@@ -67,7 +67,7 @@ type Principal struct {
 // ErrClientGone when the client has left.
 func NewExchange(ctx context.Context, request *message.Request, listener *model.Listener, peer netip.AddrPort, start time.Time) *Exchange {
 	x := &Exchange{Request: request, Listener: listener, Peer: peer, Start: start}
-	x.Init(ctx, peerText(peer))
+	x.Init(ctx, PeerText(peer))
 	return x
 }
 
@@ -82,7 +82,9 @@ func (x *Exchange) Init(ctx context.Context, text string) {
 // has none.
 func (x *Exchange) PeerText() string { return x.peerText }
 
-func peerText(peer netip.AddrPort) string {
+// PeerText is the text of a peer's address, without port, mapping and zone; empty
+// where it has none.
+func PeerText(peer netip.AddrPort) string {
 	if address := peer.Addr().Unmap().WithZone(""); address.IsValid() {
 		return address.String()
 	}

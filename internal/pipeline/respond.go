@@ -1,9 +1,7 @@
 package pipeline
 
 import (
-	"bytes"
 	"encoding/json"
-	"io"
 	"strings"
 
 	"sluice/internal/message"
@@ -35,7 +33,7 @@ func Fail(x *Exchange, err error) {
 	response := &message.Response{
 		Status: e.Status,
 		Fields: message.Fields{{Name: "Content-Type", Value: "application/problem+json", ID: message.ContentType}},
-		Body:   io.NopCloser(bytes.NewReader(body)),
+		Body:   message.Text(string(body)),
 		Length: int64(len(body)),
 	}
 	for _, field := range e.Fields { // they replace the document's own, and may repeat

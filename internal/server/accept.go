@@ -57,7 +57,7 @@ func (l *Listener) finish(from *socket) {
 	if handed {
 		err = from.Close()
 	} else {
-		err = from.finish(l.limits.handshake, l.take)
+		err = from.finish(l.limits.handshake, l.takeLast)
 	}
 	if err != nil && !errors.Is(err, net.ErrClosed) {
 		l.log.Warn("a socket did not close cleanly", "listener", l.model.Load().Name, "error", err)
@@ -67,23 +67,23 @@ func (l *Listener) finish(from *socket) {
 	}
 }
 
+// takeLast takes a connection that was still in the queue.
+func (l *Listener) takeLast(inner net.Conn) {
+	if l.acceptor != nil {
+		l.acceptor.Take(inner)
+		return
+	}
+	l.take(inner)
+}
+
 // take hands a new connection on, or refuses it past the limit.
 func (l *Listener) take(inner net.Conn) {
 	m := l.model.Load()
-	c := &conn{Conn: inner, listener: l, name: m.Name, since: time.Now()}
-	l.mu.Lock()
-	if most := m.Limits.Connections; most > 0 && len(l.conns) >= most {
-		l.mu.Unlock()
+	c := &conn{Conn: inner, listener: l}
+	if !l.enter(c, m) {
 		l.refuse(inner, m)
 		return
 	}
-	l.conns[c] = struct{}{}
-	l.tasks++
-	if l.ending.Load() { // it missed the sweep
-		l.sweep()
-	}
-	l.mu.Unlock()
-	l.counted(c.name, 1)
 	for {
 		g := l.latest()
 		select {
@@ -100,9 +100,35 @@ func (l *Listener) latest() *generation {
 	return l.generation
 }
 
+// enter takes a new connection into the books, unless there are too many.
+func (l *Listener) enter(c member, m *model.Listener) bool {
+	of := c.stands()
+	of.name, of.since = m.Name, time.Now()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if most := m.Limits.Connections; most > 0 && len(l.conns) >= most {
+		return false
+	}
+	l.conns[c] = struct{}{}
+	l.tasks++
+	if l.ending.Load() { // it missed the sweep
+		l.sweep()
+	}
+	l.counted(of.name, 1)
+	return true
+}
+
+// replace lets a connection go on as another one.
+func (l *Listener) replace(before, after member) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.conns, before)
+	l.conns[after] = struct{}{}
+}
+
 // drop forgets a connection that is closed.
-func (l *Listener) drop(c *conn) {
-	l.counted(c.name, -1)
+func (l *Listener) drop(c member) {
+	l.counted(c.stands().name, -1)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.conns, c)
@@ -199,7 +225,7 @@ func (l *Listener) observe(inner net.Conn, state http.ConnState) {
 	}
 	c.served.Store(true)
 	c.busy.Store(false)
-	if c.last.Load() || l.ending.Load() && !l.patient.Load() {
+	if c.last.Load() || l.ending.Load() && !l.patient.Load() && !c.pending() {
 		_ = c.Close() // nobody is left to tell
 	}
 }

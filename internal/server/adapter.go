@@ -82,6 +82,7 @@ func newTurn(a *adapter, c *conn, w http.ResponseWriter, r *http.Request) *turn 
 	if c != nil {
 		end := func(cause error) { cancel(cause) }
 		c.end.Store(&end)
+		c.active.Store(true)
 	}
 	if c == nil || !m.HalfClose {
 		// net/http's context ends as soon as the client closes its writing side,
@@ -178,12 +179,7 @@ func (t *turn) blame(err error) error {
 }
 
 // lost is the error of a response that could not be written.
-func (t *turn) lost(err error) error {
-	if cause := context.Cause(t.ctx); cause != nil && !errors.Is(cause, pipeline.ErrClientGone) {
-		return cause
-	}
-	return pipeline.NewError(pipeline.ClientClosed, fmt.Errorf("%w: %w", pipeline.ErrClientGone, err))
-}
+func (t *turn) lost(err error) error { return lostClient(t.ctx, err) }
 
 // finish ends everything that the exchange has under way, and says so to the
 // service.
@@ -196,6 +192,7 @@ func (t *turn) finish(cut bool) {
 	}
 	if t.c != nil {
 		t.c.end.Store(nil)
+		t.c.active.Store(false)
 		t.c.stall.Store(0)
 	}
 	var interrupted bool

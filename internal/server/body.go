@@ -28,15 +28,13 @@ type body struct {
 	trailers  func() message.Fields
 	length    int64 // or message.Unknown
 	limit     int64 // of bytes; 0: none
-	rate      int64 // bytes a second; 0: any
-	most      time.Duration
+	pace      pace
 	halfClose bool
 
 	mu       sync.Mutex
 	over     sync.Cond // reading has become false
 	reading  bool
-	until    time.Time     // the deadline of the Read under way, if rate is set
-	credit   time.Duration // how long the sender may still be waited for
+	until    time.Time // the deadline of the Read under way, if rate is set
 	received int64
 	whole    bool // io.EOF was seen
 	closed   bool
@@ -49,13 +47,13 @@ func newBody(t *turn, m *model.Listener) *body {
 	b := &body{
 		inner: t.r.Body, deadline: t.rc.SetReadDeadline, length: t.r.ContentLength,
 		gone: func() bool { return t.r.Context().Err() != nil }, trailers: func() message.Fields { return trailerFields(t.r) },
-		limit: m.Limits.Body, rate: m.Timeouts.MinBodyRate, credit: t.listener.limits.bodyGrace, most: t.listener.limits.bodyCredit, halfClose: m.HalfClose,
+		limit: m.Limits.Body, pace: pace{m.Timeouts.MinBodyRate, t.listener.limits.bodyGrace, t.listener.limits.bodyCredit}, halfClose: m.HalfClose,
 	}
 	if t.r.ProtoAtLeast(1, 1) && t.r.Header.Get("Expect") != "" { // net/http lets 100-continue alone pass
 		b.proceed = t.proceed
 	}
 	if b.limit > 0 && b.length > b.limit { // nothing of it is worth asking for
-		b.err = b.tooLarge()
+		b.err = tooLarge(b.limit)
 	}
 	b.over.L = &b.mu
 	return b
@@ -90,8 +88,8 @@ func (b *body) enter() (proceed func(), err error) {
 		panic("BUG: a body is read twice at once")
 	}
 	b.reading = true
-	if b.rate > 0 {
-		b.until = time.Now().Add(b.credit)
+	if b.pace.rate > 0 {
+		b.until = time.Now().Add(b.pace.credit)
 		if err := b.deadline(b.until); err != nil {
 			b.until = time.Time{} // a closed connection: reading tells
 		}
@@ -105,17 +103,15 @@ func (b *body) leave(n int, err error, waited time.Duration) (int, error) {
 	defer b.mu.Unlock()
 	b.reading = false
 	b.over.Broadcast()
-	tooLarge := b.limit > 0 && b.received+int64(n) > b.limit
-	if tooLarge {
+	beyond := b.limit > 0 && b.received+int64(n) > b.limit
+	if beyond {
 		n = int(b.limit - b.received)
 	}
 	b.received += int64(n)
-	if b.rate > 0 {
-		b.credit = min(b.credit-waited+time.Duration(n)*time.Second/time.Duration(b.rate), b.most)
-	}
+	inTime := b.pace.gave(n, waited)
 	switch {
-	case tooLarge:
-		b.err = b.tooLarge()
+	case beyond:
+		b.err = tooLarge(b.limit)
 	case errors.Is(err, io.EOF):
 		b.whole = true
 		b.fields = b.trailers()
@@ -124,8 +120,8 @@ func (b *body) leave(n int, err error, waited time.Duration) (int, error) {
 		return n, errBodyOver
 	case err != nil:
 		b.err = b.classify(err)
-	case b.rate > 0 && b.credit <= 0:
-		b.err = b.tooSlow()
+	case !inTime:
+		b.err = b.pace.tooSlow()
 	default:
 		return n, nil
 	}
@@ -140,25 +136,13 @@ func (b *body) classify(err error) *pipeline.Error {
 	ended := errors.Is(err, io.ErrUnexpectedEOF)
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return b.tooSlow()
+		return b.pace.tooSlow()
 	case b.halfClose && (ended || b.gone() && !errors.As(err, &broken)):
 		return pipeline.NewError(pipeline.BadRequest, fmt.Errorf("the body is incomplete: %w", err))
 	case ended, b.gone(), errors.As(err, &broken):
 		return pipeline.NewError(pipeline.ClientClosed, fmt.Errorf("%w: %w", pipeline.ErrClientGone, err))
 	}
 	return pipeline.NewError(pipeline.BadRequest, fmt.Errorf("the body is malformed: %w", err))
-}
-
-func (b *body) tooLarge() *pipeline.Error {
-	e := pipeline.NewError(pipeline.BodyTooLarge, fmt.Errorf("limits.body is %d", b.limit))
-	e.Close = true
-	return e
-}
-
-func (b *body) tooSlow() *pipeline.Error {
-	e := pipeline.NewError(pipeline.RequestTimeout, fmt.Errorf("the body came slower than min_body_rate, %d bytes a second", b.rate))
-	e.Close = true
-	return e
 }
 
 // Close ends the reading. A Read under way may go on until finish: to break it
@@ -213,7 +197,7 @@ func (b *body) verdict() error {
 	case b.err != nil:
 		return b.err
 	case b.reading && !b.finished && !b.until.IsZero() && !time.Now().Before(b.until):
-		return b.tooSlow()
+		return b.pace.tooSlow()
 	}
 	return nil
 }

@@ -58,7 +58,7 @@ func (s *sender) Read(p []byte) (int, error) {
 
 func slowBody(s *sender, rate int64) *body {
 	s.past = make(chan struct{})
-	b := &body{inner: s, deadline: s.setDeadline, gone: func() bool { return false }, trailers: func() message.Fields { return nil }, rate: rate, credit: standard().bodyGrace, most: standard().bodyCredit}
+	b := &body{inner: s, deadline: s.setDeadline, gone: func() bool { return false }, trailers: func() message.Fields { return nil }, pace: pace{rate, standard().bodyGrace, standard().bodyCredit}}
 	b.over.L = &b.mu
 	return b
 }

@@ -27,17 +27,12 @@ type halfCloser interface{ CloseWrite() error }
 // conn is a connection to a client. net/http's server owns it, after a hijack
 // the tunnel does: the owner calls Close. Others may kill it at any time.
 type conn struct {
+	standing
 	net.Conn
 	listener *Listener
-	name     string // of the listener when it was taken
-	since    time.Time
 
-	busy      atomic.Bool // something of a request has come and its exchange is not over
-	served    atomic.Bool // an exchange is over
 	last      atomic.Bool // no further request may be served
 	lingering atomic.Bool // the client may still be sending: Close reads on for a while
-	parting   atomic.Bool // the last response is out; only the client's end is waited for
-	tunnel    atomic.Bool // no longer HTTP
 	closed    atomic.Bool
 	stall     atomic.Int64 // how long a client may take nothing of what is written, in ns; 0: for ever
 	end       atomic.Pointer[func(cause error)]
@@ -125,8 +120,7 @@ func (c *conn) linger() {
 	_, _ = io.CopyN(io.Discard, c.Conn, lingerBytes) // any end will do
 }
 
-// hasten leaves a connection that lingers a moment, for its client to read the
-// answer: a gateway that ends does not wait for it.
+// hasten bounds the lingering.
 func (c *conn) hasten() {
 	_ = c.Conn.SetReadDeadline(time.Now().Add(c.listener.limits.answer)) // fails on a closed connection only
 }
@@ -148,9 +142,19 @@ func (c *conn) pending() (found bool) {
 	return found
 }
 
+// closeIdle closes the connection, unless something has arrived.
+func (c *conn) closeIdle() {
+	if !c.pending() {
+		c.kill(false)
+	}
+}
+
 // kill closes the connection under its owner, which sees an error and closes
 // in turn.
-func (c *conn) kill() {
+func (c *conn) kill(reset bool) {
+	if reset {
+		c.reset()
+	}
 	_ = c.Conn.Close() // the owner sees what becomes of it
 }
 

@@ -10,12 +10,24 @@ func (l *Listener) Hurry(bodyGrace, drain, linger, fresh time.Duration) {
 
 // Pending counts the connections on which something has arrived that nobody has
 // read.
-func (l *Listener) Pending() int { return l.count((*conn).pending) }
+func (l *Listener) Pending() int {
+	return l.count(func(c member) bool {
+		switch c := c.(type) {
+		case *conn:
+			return c.pending()
+		case *client:
+			return c.conn.Stale()
+		}
+		return false
+	})
+}
 
 // Parting counts the connections that wait for their client to close.
-func (l *Listener) Parting() int { return l.count(func(c *conn) bool { return c.parting.Load() }) }
+func (l *Listener) Parting() int {
+	return l.count(func(c member) bool { return c.stands().parting.Load() })
+}
 
-func (l *Listener) count(which func(*conn) bool) (n int) {
+func (l *Listener) count(which func(member) bool) (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for c := range l.conns {

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -19,11 +20,41 @@ import (
 	"sluice/internal/lease"
 	"sluice/internal/message"
 	"sluice/internal/model"
+	"sluice/internal/netloop"
 	"sluice/internal/pipeline"
 	"sluice/internal/server"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(halves{m}) }
+
+// halves runs the tests on both halves of the package: the adapter to net/http,
+// then the engine.
+type halves struct{ *testing.M }
+
+// engine tells whether tests run on the engine.
+var engine bool
+
+// ofAdapter leaves out a test of what the adapter alone does.
+func ofAdapter(t *testing.T, why string) {
+	t.Helper()
+	if engine {
+		t.Skip(why)
+	}
+}
+
+func (h halves) Run() int {
+	both := []bool{false, true}
+	if only := os.Getenv("SLUICE_TEST_HALF"); only != "" {
+		both = []bool{only == "engine"}
+	}
+	for _, engine = range both {
+		fmt.Println("=== engine:", engine)
+		if code := h.M.Run(); code != 0 {
+			return code
+		}
+	}
+	return 0
+}
 
 // patience is how long a test waits for what must come. It is reached only by
 // a test that fails.
@@ -146,6 +177,11 @@ func startService(t *testing.T, o server.Options, wrap func(*service) pipeline.S
 	o.Service = f.service
 	if wrap != nil {
 		o.Service = wrap(f.service)
+	}
+	if engine {
+		driver := netloop.NewGoroutines(slog.New(slog.DiscardHandler))
+		t.Cleanup(driver.Stop)
+		o.Driver = driver
 	}
 	o.Log = slog.New(slog.NewTextHandler(f.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	f.set = new(lease.Registry).NewSet()

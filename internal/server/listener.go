@@ -43,6 +43,10 @@ func (l *Listener) Serve(m *model.Listener) {
 // begin accepts connections, and serves new requests by m. l.mu is held.
 func (l *Listener) begin(m *model.Listener) {
 	l.model.Store(m)
+	if l.driver != nil {
+		l.beginEngine()
+		return
+	}
 	before := l.generation
 	if before != nil && before.settings == settingsOf(m) {
 		return
@@ -75,17 +79,17 @@ func (l *Listener) release(handed bool) {
 		return
 	}
 	shared := l.socket != nil && !handed && l.socket.shared()
-	if shared && l.generation == nil { // never served, but clients may have come here instead of there
+	if shared && !l.accepting() { // never served, but clients may have come here instead of there
 		l.begin(l.model.Load())
 	}
 	l.patient.Store(handed || shared)
 	l.ending.Store(true)
 	close(l.ended)
-	accepting := l.generation != nil
+	accepting := l.accepting()
 	l.mu.Unlock()
 	switch {
 	case accepting:
-		l.socket.wake()
+		l.endAccepting()
 		if !shared {
 			<-l.shut // soon: who accepts is awake
 		}
@@ -187,10 +191,11 @@ func (l *Listener) interrupt() (count int, busy bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for c := range l.conns {
-		if c.end.Load() != nil {
+		of := c.stands()
+		if of.active.Load() {
 			count++
 		}
-		busy = busy || c.busy.Load() && !c.parting.Load()
+		busy = busy || of.busy.Load() && !of.parting.Load()
 		stopped := pipeline.NewError(pipeline.Overloaded, errStopped)
 		stopped.Detail = "The gateway is stopping."
 		stopped.Close = true
@@ -204,10 +209,8 @@ func (l *Listener) cut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for c := range l.conns {
-		if c.busy.Load() && !c.tunnel.Load() {
-			c.reset()
-		}
-		c.kill()
+		of := c.stands()
+		c.kill(of.busy.Load() && !of.tunnel.Load())
 	}
 }
 
@@ -219,12 +222,12 @@ func (l *Listener) cut() {
 func (l *Listener) sweep() {
 	young := false
 	for c := range l.conns {
-		switch {
-		case c.parting.Load():
+		switch of := c.stands(); {
+		case of.parting.Load():
 			c.hasten()
-		case c.busy.Load() || l.patient.Load() || c.pending():
-		case c.served.Load() || time.Since(c.since) >= l.limits.fresh:
-			c.kill()
+		case of.busy.Load() || l.patient.Load():
+		case of.served.Load() || time.Since(of.since) >= l.limits.fresh:
+			c.closeIdle()
 		default:
 			young = true
 		}

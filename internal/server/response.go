@@ -93,24 +93,18 @@ func (t *turn) allowsBody(status int) bool {
 	return t.r.Method != http.MethodHead
 }
 
-// stall bounds how long the client may take nothing of the response: the
-// route's idle time-out, which the proxy cannot see while it waits for a read.
+// stall bounds how long the client may take nothing of the response.
 func (t *turn) stall() {
-	if t.c == nil || t.x.Route == nil {
-		return
+	if t.c != nil {
+		t.c.stall.Store(int64(stallOf(t.x)))
 	}
-	idle := t.x.Route.Timeouts.Idle
-	if pipeline.Streams(t.x.Response) {
-		idle = t.x.Route.Timeouts.IdleStream
-	}
-	t.c.stall.Store(int64(idle))
 }
 
 // copyBody streams the body to the client.
 func (t *turn) copyBody() error {
 	var client io.Writer = t.w
-	buffer := t.listener.buffers.get()
-	defer t.listener.buffers.put(buffer)
+	buffer := t.listener.bodies.get()
+	defer t.listener.bodies.put(buffer)
 	r := t.x.Response
 	left := r.Length
 	for {

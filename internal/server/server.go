@@ -3,10 +3,11 @@
 // hands every request as a message to the pipeline and writes the response that
 // comes back; it routes nothing, and knows neither upstreams nor documents.
 //
-// In this form net/http's server reads and writes HTTP/1.1, behind an adapter:
-// http.Request to message and back. The files listener, accept, conn, socket,
-// port and deafen know nothing of messages; adapter, request, body, response and
-// tunnel nothing of sockets but the connection that they serve.
+// HTTP/1.1 has two halves here. The engine reads and writes it by package wire
+// on sockets of package netloop: client, exchange, input, content, answer. The
+// adapter turns net/http's requests into messages and back, for protocols that a
+// library speaks: accept, adapter, body, conn, request, response. listener,
+// member, socket, port, deafen and tunnel serve both.
 package server
 
 import (
@@ -19,6 +20,7 @@ import (
 
 	"sluice/internal/lease"
 	"sluice/internal/model"
+	"sluice/internal/netloop"
 	"sluice/internal/pipeline"
 )
 
@@ -34,6 +36,9 @@ type Options struct {
 	// another process. nil: net.Listen. With that of a Ports an address can
 	// change on its own port.
 	Listen func(network, address string) (net.Listener, error)
+	// Driver runs the engine: HTTP/1.1 by package wire. It is the caller's and
+	// outlives the listener. nil: net/http serves, by an adapter.
+	Driver netloop.Driver
 	// Connections is told of every connection that is taken (1) and that has
 	// ended (-1), by the name the listener had when it was taken. May be nil.
 	Connections func(listener string, delta int)
@@ -70,21 +75,6 @@ func standard() limits {
 // away to keep the connection; net/http's bound.
 const keepAliveBody = 256 << 10
 
-// bufferSize is of the buffers through which bodies and tunnels pass.
-const bufferSize = 32 << 10
-
-// buffers lends buffers of bufferSize. Nothing of an exchange keeps one.
-type buffers struct{ pool sync.Pool }
-
-func (b *buffers) get() *[bufferSize]byte {
-	if buffer, ok := b.pool.Get().(*[bufferSize]byte); ok {
-		return buffer
-	}
-	return new([bufferSize]byte)
-}
-
-func (b *buffers) put(buffer *[bufferSize]byte) { b.pool.Put(buffer) }
-
 // Listener is an address that accepts connections. It is a lease: Start binds,
 // Serve begins to accept and changes settings, Release ends it. Its methods are
 // safe for concurrent use.
@@ -95,7 +85,10 @@ type Listener struct {
 	listen  func(network, address string) (net.Listener, error)
 	counted func(listener string, delta int)
 	limits  limits
-	buffers buffers
+	clock   clock
+	driver  netloop.Driver // nil: net/http serves
+	heads   buffers[headBuffer]
+	bodies  buffers[bodyBuffer]
 	model   atomic.Pointer[model.Listener] // what new requests are served by
 
 	ending   atomic.Bool   // Release was called; written under mu
@@ -108,12 +101,13 @@ type Listener struct {
 	refusals chan struct{} // a slot for each refusal under way
 
 	mu         sync.Mutex
-	socket     *socket            // nil until Start
-	handed     bool               // another process has the socket too
-	generation *generation        // nil until Serve
-	conns      map[*conn]struct{} // taken and not yet closed
-	tasks      int                // goroutines and connections that Shutdown waits for
-	sweeping   bool               // a sweep is due in a moment
+	socket     *socket             // nil until Start
+	handed     bool                // another process has the socket too
+	generation *generation         // of net/http; nil until Serve
+	acceptor   netloop.Acceptor    // of the engine; nil until Serve
+	conns      map[member]struct{} // taken and not yet closed
+	tasks      int                 // goroutines and connections that Shutdown waits for
+	sweeping   bool                // a sweep is due in a moment
 }
 
 // Acquire returns the listener of m's address, the live one if there is one;
@@ -145,8 +139,8 @@ func newListener(m *model.Listener, o Options) *Listener {
 		o.Connections = func(string, int) {}
 	}
 	l := &Listener{
-		address: m.Address, service: o.Service, log: o.Log, listen: o.Listen, counted: o.Connections, limits: standard(),
-		ended: make(chan struct{}), shut: make(chan struct{}), quiet: make(chan struct{}), refusals: make(chan struct{}, maxRefusals), conns: map[*conn]struct{}{},
+		address: m.Address, service: o.Service, log: o.Log, listen: o.Listen, driver: o.Driver, counted: o.Connections, limits: standard(),
+		ended: make(chan struct{}), shut: make(chan struct{}), quiet: make(chan struct{}), refusals: make(chan struct{}, maxRefusals), conns: map[member]struct{}{},
 	}
 	l.model.Store(m)
 	return l

@@ -1,79 +1,23 @@
 package server
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"sluice/internal/message"
 	"sluice/internal/pipeline"
 )
 
-// tunnel answers 101 and joins client and endpoint until both directions have
-// ended, or one breaks. The connection is the turn's from here on.
-func (t *turn) tunnel() (cut bool) {
-	r := t.x.Response
-	defer func() { _ = r.Tunnel.Close() }() // what matters was told by reading and writing
-	_, buffered, err := t.rc.Hijack()
-	if err != nil {
-		t.note(fmt.Errorf("the connection cannot be taken over: %w", err))
-		return true
-	}
-	t.hijacked = true
-	t.listener.tunnels.Add(1)
-	defer t.listener.tunnels.Add(-1)
-	defer t.c.kill()
-	t.c.tunnel.Store(true)
-	t.stall()
-	early := make([]byte, buffered.Reader.Buffered())
-	if _, err := io.ReadFull(buffered, early); err != nil {
-		panic("BUG: buffered bytes cannot be read: " + err.Error())
-	}
-	if _, err := t.c.Write(t.upgradeHead()); err != nil {
-		t.note(t.lost(err))
-		return false
-	}
-	p := &pair{turn: t, tunnel: r.Tunnel}
-	upward := make(chan struct{})
-	go func() {
-		defer close(upward)
-		p.up(early)
-	}()
-	p.down()
-	<-upward
-	t.x.BytesIn, t.x.BytesOut = p.in.Load(), p.out.Load()
-	if p.err != nil {
-		t.note(p.err)
-	}
-	return false
-}
-
-// upgradeHead is the head of the 101 (RFC 9110 7.8).
-func (t *turn) upgradeHead() []byte {
-	t.out.Lock()
-	t.sent = true
-	t.out.Unlock()
-	protocol := t.x.Response.Fields.Get(message.Upgrade)
-	if protocol == "" {
-		protocol = t.x.Request.Fields.Get(message.Upgrade)
-	}
-	fields := t.x.Response.Fields.Clone()
-	fields.DeleteFunc(func(field message.Field) bool { return !passes(&field) })
-	fields.Put(message.Connection, "Upgrade")
-	fields.Put(message.Upgrade, protocol)
-	t.x.Identify()
-	fields.Put(message.XRequestID, t.x.ID)
-	return appendHead(nil, http.StatusSwitchingProtocols, fields)
-}
-
-// pair is the two directions of a tunnel.
+// pair joins a client and an endpoint after an upgrade: the two directions of a
+// tunnel. The client's connection is left to its owner, to be closed.
 type pair struct {
-	*turn
+	ctx    context.Context // of the exchange
+	client *conn
 	tunnel message.Tunnel
 	in     atomic.Int64 // bytes from the client
 	out    atomic.Int64 // bytes to the client
@@ -83,16 +27,33 @@ type pair struct {
 	err                error // what broke the tunnel; read after both directions ended
 }
 
-// up carries what the client sends, first what net/http had read already.
-func (p *pair) up(early []byte) {
-	reading, err := p.pump(p.tunnel, io.MultiReader(bytes.NewReader(early), p.c.Conn), &p.in)
+// join carries bytes until both directions have ended, or one breaks, and
+// returns what broke it. early is what the client has sent already.
+func (p *pair) join(early io.Reader) error {
+	tunnels := &p.client.listener.tunnels
+	tunnels.Add(1)
+	defer tunnels.Add(-1)
+	defer func() { _ = p.tunnel.Close() }() // what matters was told by reading and writing
+	upward := make(chan struct{})
+	go func() {
+		defer close(upward)
+		p.up(early)
+	}()
+	p.down()
+	<-upward
+	return p.err
+}
+
+// up carries what the client sends.
+func (p *pair) up(early io.Reader) {
+	reading, err := p.pump(p.tunnel, io.MultiReader(early, p.client.Conn), &p.in)
 	if err == nil && reading == nil {
 		p.upEnded.Store(true)
 		err = p.tunnel.CloseWrite()
 	}
 	switch {
 	case reading != nil:
-		p.broken(p.lost(reading))
+		p.broken(lostClient(p.ctx, reading))
 	case err != nil && p.downEnded.Load():
 		p.broken(nil) // an endpoint that has said all may be gone
 	case err != nil:
@@ -102,10 +63,10 @@ func (p *pair) up(early []byte) {
 
 // down carries what the endpoint sends.
 func (p *pair) down() {
-	reading, err := p.pump(p.c, p.tunnel, &p.out)
+	reading, err := p.pump(p.client, p.tunnel, &p.out)
 	if err == nil && reading == nil {
 		p.downEnded.Store(true)
-		err = p.c.closeWrite()
+		err = p.client.closeWrite()
 	}
 	switch {
 	case reading != nil:
@@ -113,14 +74,15 @@ func (p *pair) down() {
 	case err != nil && p.upEnded.Load():
 		p.broken(nil) // a client that has said all may be gone
 	case err != nil:
-		p.broken(p.lost(err))
+		p.broken(lostClient(p.ctx, err))
 	}
 }
 
 // pump copies until the end of src, which is no error.
 func (p *pair) pump(dst io.Writer, src io.Reader, count *atomic.Int64) (reading, writing error) {
-	buffer := p.listener.buffers.get()
-	defer p.listener.buffers.put(buffer)
+	bodies := &p.client.listener.bodies
+	buffer := bodies.get()
+	defer bodies.put(buffer)
 	for {
 		n, err := src.Read(buffer[:])
 		if n > 0 {
@@ -145,7 +107,7 @@ func (p *pair) broken(err error) {
 	p.once.Do(func() {
 		p.err = err
 		_ = p.tunnel.Close() // to wake whoever reads
-		p.c.kill()
+		p.client.kill(false)
 	})
 }
 
@@ -159,4 +121,39 @@ func (p *pair) endpointError(err error) error {
 		return own
 	}
 	return pipeline.NewError(pipeline.UpstreamReset, err)
+}
+
+// lostClient is the error of a client that could not be written to or read
+// from: why the exchange was ended, if it was not the client that left.
+func lostClient(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, pipeline.ErrClientGone) {
+		return cause
+	}
+	return pipeline.NewError(pipeline.ClientClosed, fmt.Errorf("%w: %w", pipeline.ErrClientGone, err))
+}
+
+// switchedFields are the fields of a 101 (RFC 9110 7.8).
+func switchedFields(x *pipeline.Exchange) message.Fields {
+	protocol := x.Response.Fields.Get(message.Upgrade)
+	if protocol == "" {
+		protocol = x.Request.Fields.Get(message.Upgrade)
+	}
+	fields := withoutEngine(x.Response.Fields)
+	fields.Put(message.Connection, "Upgrade")
+	fields.Put(message.Upgrade, protocol)
+	x.Identify()
+	fields.Put(message.XRequestID, x.ID)
+	return fields
+}
+
+// stallOf is how long a client may take nothing of a response: the route's idle
+// time-out, which the proxy cannot see while it waits for a read. 0: for ever.
+func stallOf(x *pipeline.Exchange) time.Duration {
+	switch {
+	case x.Route == nil:
+		return 0
+	case pipeline.Streams(x.Response):
+		return x.Route.Timeouts.IdleStream
+	}
+	return x.Route.Timeouts.Idle
 }

@@ -1,0 +1,427 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"sluice/internal/message"
+	"sluice/internal/pipeline"
+	"sluice/internal/wire"
+)
+
+// respond writes the exchange's response. cut says that it is not whole, and
+// that the client sees so.
+func (e *exchange) respond() (cut bool) {
+	defer func() {
+		if value := recover(); value != nil {
+			e.note(e.recovered(value))
+			e.client.conn.Reset()
+			cut = true
+		}
+	}()
+	if !e.fits() {
+		e.fail(e.misfit())
+	}
+	if e.failed && e.Err.Word == pipeline.ClientClosed {
+		_ = e.Response.Close() // nobody reads it
+		return true
+	}
+	return e.write()
+}
+
+func (e *exchange) fits() bool { return e.misfit() == nil }
+
+// misfit tells why a response cannot be written as it is.
+func (e *exchange) misfit() error {
+	r := e.Response
+	switch {
+	case r == nil:
+		return pipeline.NewError(pipeline.Internal, errors.New("no handler set a response"))
+	case r.Status == statusSwitchingProtocols && r.Tunnel == nil, r.Status < 200 && r.Status != statusSwitchingProtocols, r.Status > 599:
+		return pipeline.NewError(pipeline.UpstreamProtocol, fmt.Errorf("a response of status %d", r.Status))
+	case r.Tunnel == nil:
+		return nil
+	case r.Status != statusSwitchingProtocols:
+		return pipeline.NewError(pipeline.Internal, fmt.Errorf("a tunnel with status %d", r.Status))
+	case e.request.Protocol != message.HTTP11:
+		return pipeline.NewError(pipeline.UpstreamProtocol, fmt.Errorf("an upgrade on %s", e.request.Protocol))
+	case e.content.incomplete():
+		return pipeline.NewError(pipeline.UpstreamProtocol, errors.New("an upgrade before the end of the request"))
+	}
+	return nil
+}
+
+// The statuses that frame a response otherwise (RFC 9110 15).
+const (
+	statusContinue           = 100
+	statusSwitchingProtocols = 101
+	statusProcessing         = 102
+	statusNoContent          = 204
+	statusResetContent       = 205
+	statusNotModified        = 304
+	statusUpgradeRequired    = 426
+)
+
+// write sends head, body and trailers: the head with what is there of the body
+// in one piece, the rest as it comes. Nothing is held back for more.
+func (e *exchange) write() (cut bool) {
+	r := e.Response
+	defer func() { _ = r.Close() }() // read to its end, or told already
+	e.out.close(e.client.conn.Executor())
+	buffer := e.client.listener.heads.get()
+	defer e.client.listener.heads.put(buffer)
+	framing := e.responseFraming()
+	out := e.appendHead(buffer[:0], &framing)
+	p := payload{exchange: e, framing: framing.Body, left: r.Length, idle: e.idle()}
+	var err error
+	if p.done = framing.Body == wire.NoBody || framing.Body == wire.Sized && p.left == 0; !p.done {
+		out, err = p.appendReady(out)
+	}
+	if lost := p.send(out); lost != nil {
+		e.note(lostClient(&e.ctx, lost))
+		return true
+	}
+	if err == nil && !p.done {
+		err = p.copy()
+	}
+	if err != nil {
+		e.note(err)
+		// A plain close looks like the end of a body that ends with the
+		// connection, and may hide from the client what it has not read.
+		if framing.Body == wire.UntilClose {
+			e.client.conn.Reset()
+		}
+		return true
+	}
+	return false
+}
+
+// idle bounds how long the client may take nothing of the response.
+func (e *exchange) idle() time.Duration {
+	if e.Route == nil {
+		return defaultIdle
+	}
+	return stallOf(&e.Exchange)
+}
+
+// defaultIdle is for exchanges that reached no route, and for informational
+// responses.
+const defaultIdle = time.Minute
+
+// responseFraming is how the response goes out.
+func (e *exchange) responseFraming() (f wire.Framing) {
+	r := e.Response
+	e.closes = e.ends()
+	f.Close = e.closes
+	if e.request.Protocol == message.HTTP10 && !f.Close {
+		f.KeepAlive = true
+	}
+	switch {
+	case r.Body == nil || !e.allowsBody():
+	case r.Length >= 0:
+		f.Body, f.Length = wire.Sized, r.Length
+	case e.request.Protocol == message.HTTP10:
+		f.Body, f.Length = wire.UntilClose, message.Unknown
+		f.Close, f.KeepAlive, e.closes = true, false, true
+	default:
+		f.Body, f.Length = wire.ChunkedBody, message.Unknown
+	}
+	return f
+}
+
+// allowsBody tells whether the response has content (RFC 9110 6.4.1).
+func (e *exchange) allowsBody() bool {
+	switch e.Response.Status {
+	case statusNoContent, statusResetContent, statusNotModified:
+		return false
+	}
+	return e.request.Method != "HEAD"
+}
+
+// ends tells whether the connection ends with this response, as far as that can
+// be known before its body.
+func (e *exchange) ends() bool {
+	l := e.client.listener
+	switch {
+	case l.ending.Load(), e.framing.Close, e.request.Protocol == message.HTTP10 && !e.framing.KeepAlive:
+		return true
+	case e.failed && e.Err.Close, e.Response.Fields.HasToken(message.Connection, "close"):
+		return true
+	case !e.client.expires.IsZero() && !time.Now().Before(e.client.expires):
+		return true
+	}
+	return (e.failed || e.content.abandoned()) && e.content.incomplete() && !e.content.small()
+}
+
+// appendHead appends the head of the response. Fields that would break the
+// message stay here.
+func (e *exchange) appendHead(b []byte, f *wire.Framing) []byte {
+	e.Identify()
+	head := message.Response{Status: e.Response.Status, Fields: e.headFields(f.Body == wire.ChunkedBody && e.Response.Trailer != nil), Length: e.Response.Length}
+	switch {
+	case head.Status == statusResetContent:
+		head.Length = 0
+	case head.Status == statusNotModified, e.request.Method == "HEAD":
+	case e.Response.Body == nil:
+		head.Length = 0
+	}
+	out, err := wire.AppendResponseHead(b, &head, *f)
+	if err != nil {
+		head.Fields.DeleteFunc(func(field message.Field) bool { return !valid(&field) })
+		if out, err = wire.AppendResponseHead(b, &head, *f); err != nil {
+			panic("BUG: a response cannot be written: " + err.Error())
+		}
+	}
+	return out
+}
+
+// headFields are the fields that go out: not those about the connection, which
+// are the engine's, with the request id and the date. A 426 has to tell what to
+// upgrade to (RFC 9110 15.5.22).
+func (e *exchange) headFields(trailing bool) message.Fields {
+	fields := e.Response.Fields
+	date, id, hops := false, false, false
+	for i := range fields {
+		switch field := &fields[i]; field.ID {
+		case message.Connection, message.KeepAlive, message.ProxyConnection, message.TE, message.Upgrade, message.Trailer:
+			hops = true
+		case message.Date:
+			date = true
+		case message.XRequestID:
+			id = true
+		}
+	}
+	if hops {
+		fields = e.withoutHops(trailing)
+	}
+	if id {
+		fields.Put(message.XRequestID, e.ID)
+	} else {
+		fields = append(fields, message.Field{Name: message.XRequestID.String(), Value: e.ID, ID: message.XRequestID})
+	}
+	if !date {
+		fields = append(fields, message.Field{Name: message.Date.String(), Value: e.client.listener.clock.date(), ID: message.Date})
+	}
+	return fields
+}
+
+// withoutHops is a copy of the response's fields without those about the
+// connection.
+func (e *exchange) withoutHops(trailing bool) message.Fields {
+	upgrade := e.Response.Status == statusUpgradeRequired && e.Response.Fields.Has(message.Upgrade)
+	fields := make(message.Fields, 0, len(e.Response.Fields)+2)
+	for _, field := range e.Response.Fields {
+		switch field.ID {
+		case message.Connection, message.KeepAlive, message.ProxyConnection, message.TE:
+		case message.Trailer:
+			if trailing {
+				fields = append(fields, field)
+			}
+		case message.Upgrade:
+			if upgrade {
+				fields = append(fields, field)
+			}
+		default:
+			fields = append(fields, field)
+		}
+	}
+	if upgrade {
+		fields.Put(message.Connection, "Upgrade")
+	}
+	return fields
+}
+
+// Inform sends an informational response (RFC 9110 15.2), unless the response
+// has begun.
+func (e *exchange) Inform(status int, fields message.Fields) {
+	if status < statusProcessing || status > 199 {
+		return
+	}
+	e.informational(&message.Response{Status: status, Fields: withoutEngine(fields), Length: message.Unknown})
+}
+
+// withoutEngine drops what frames a message, what is about a connection, and
+// what would break the message.
+func withoutEngine(fields message.Fields) message.Fields {
+	kept := make(message.Fields, 0, len(fields))
+	for _, field := range fields {
+		if !field.ID.OfEngine() && valid(&field) {
+			kept = append(kept, field)
+		}
+	}
+	return kept
+}
+
+// proceed tells the client to send the body (RFC 9110 10.1.1).
+func (e *exchange) proceed() {
+	if e.request.Protocol == message.HTTP11 {
+		e.informational(&message.Response{Status: statusContinue, Length: message.Unknown})
+	}
+}
+
+func (e *exchange) informational(r *message.Response) {
+	head, err := wire.AppendResponseHead(nil, r, wire.Framing{})
+	if err != nil || !e.out.enter(e.client.conn.Executor()) {
+		return // what cannot be written is of no use to the client
+	}
+	defer e.out.leave()
+	_ = e.send(head, defaultIdle) // the response's own head tells of a broken connection
+}
+
+// send writes, and fails where the client takes nothing for as long as idle: as
+// long as it takes a byte now and then, it goes on.
+func (e *exchange) send(data []byte, idle time.Duration) error {
+	conn := e.client.conn
+	for {
+		if idle > 0 {
+			conn.SetWriteDeadline(time.Now().Add(idle))
+		}
+		n, err := conn.Write(data)
+		if err == nil || n == 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+			return err
+		}
+		data = data[n:]
+	}
+}
+
+// payload is the body of a response on its way to the client.
+type payload struct {
+	*exchange
+	framing wire.Body
+	left    int64 // of a sized body
+	idle    time.Duration
+	unsent  int64 // bytes of the body that were read and not written
+	done    bool
+}
+
+// frame is the room that the header of a chunk takes, and what ends it: the
+// largest buffer has a size of five digits.
+const (
+	chunkHead = len("ffff\r\n")
+	chunkRoom = chunkHead + len(wire.ChunkEnd)
+)
+
+// appendReady appends what is there of the body, up to the room of b. It reads
+// on while it is told that more is there, so that the end is seen, too.
+func (p *payload) appendReady(b []byte) ([]byte, error) {
+	body := p.Response.Body
+	for !p.done && message.Buffered(body) > 0 {
+		from := len(b)
+		room := cap(b) - from
+		if p.framing == wire.ChunkedBody {
+			from += chunkHead
+			room -= chunkRoom + len(lastChunk)
+		}
+		if room < leastReady {
+			return b, nil
+		}
+		n, err := p.read(b[from : from+min(room, message.Buffered(body))])
+		if n > 0 {
+			b = p.framed(b, from, n)
+		}
+		if err != nil {
+			return b, err
+		}
+		if p.done {
+			return p.appendEnd(b)
+		}
+	}
+	return b, nil
+}
+
+// leastReady is for how little room no part of a body goes along with a head.
+const leastReady = 512
+
+const lastChunk = "0\r\n\r\n"
+
+// framed is b with n bytes of the body that stand at from, which is behind the
+// room for their header where the body is chunked.
+func (p *payload) framed(b []byte, from, n int) []byte {
+	if p.framing != wire.ChunkedBody {
+		return b[:from+n]
+	}
+	header := wire.AppendChunkHeader(b, int64(n))
+	if gap := from - len(header); gap > 0 { // fewer digits than there is room for
+		copy(header[len(header):from+n-gap], b[from:from+n])
+	}
+	return append(header[:len(header)+n], wire.ChunkEnd...)
+}
+
+// read reads some of the body and notes its end. Its errors are those that the
+// client must see as a cut.
+func (p *payload) read(b []byte) (n int, err error) {
+	n, err = p.Response.Body.Read(b)
+	if p.framing == wire.Sized {
+		if int64(n) > p.left {
+			n, err = int(p.left), errors.New("the body of the response is longer than its length")
+		}
+		p.left -= int64(n)
+	}
+	p.unsent += int64(n)
+	switch {
+	case err == nil:
+		p.done = p.framing == wire.Sized && p.left == 0
+		return n, nil
+	case err == io.EOF && p.framing == wire.Sized && p.left > 0: //nolint:errorlint // an end that is one, and no failure that wraps it
+		return n, fmt.Errorf("the body of the response is shorter than its length: %w", io.ErrUnexpectedEOF)
+	case err == io.EOF: //nolint:errorlint // as above
+		p.done = true
+		return n, nil
+	}
+	return n, err
+}
+
+// appendEnd appends what ends the body.
+func (p *payload) appendEnd(b []byte) ([]byte, error) {
+	if p.framing != wire.ChunkedBody {
+		return b, nil
+	}
+	var trailer message.Fields
+	if p.Response.Trailer != nil {
+		trailer = p.Response.Trailer()
+		trailer.DeleteFunc(func(field message.Field) bool { return !valid(&field) })
+	}
+	return wire.AppendLastChunk(b, trailer)
+}
+
+// send writes what was appended, and counts what the body has of it.
+func (p *payload) send(data []byte) error {
+	err := p.exchange.send(data, p.idle)
+	if err == nil {
+		p.BytesOut += p.unsent
+		p.unsent = 0
+	}
+	return err
+}
+
+// copy streams the rest of the body.
+func (p *payload) copy() error {
+	buffer := p.client.listener.bodies.get()
+	defer p.client.listener.bodies.put(buffer)
+	from, room := 0, len(buffer)
+	if p.framing == wire.ChunkedBody {
+		from, room = chunkHead, len(buffer)-chunkRoom-len(lastChunk)
+	}
+	for !p.done {
+		n, err := p.read(buffer[from : from+room])
+		out := buffer[:0]
+		if n > 0 {
+			out = p.framed(out, from, n)
+		}
+		if err == nil && p.done {
+			out, err = p.appendEnd(out)
+		}
+		if len(out) > 0 {
+			if lost := p.send(out); lost != nil {
+				return lostClient(&p.ctx, lost)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,250 @@
+package server
+
+import (
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"sluice/internal/netloop"
+	"sluice/internal/pipeline"
+	"sluice/internal/wire"
+)
+
+// errEnding closes connections of a listener that ends.
+var errEnding = errors.New("the listener has ended")
+
+// client is a connection to a client that speaks HTTP/1.1 with the engine. It
+// is small: at rest nothing else of the connection is there.
+type client struct {
+	standing
+	conn     netloop.Conn
+	listener *Listener
+	peer     netip.AddrPort
+	peerText string
+	expires  time.Time // when it is too old for another request; zero: never
+	hungUp   func()    // hangUp, so that watching needs no allocation
+	exchange atomic.Pointer[exchange]
+}
+
+// taken makes a new connection a client, or refuses it.
+func (l *Listener) taken(conn netloop.Conn) bool {
+	m := l.model.Load()
+	c := &client{conn: conn, listener: l}
+	c.hungUp = c.hangUp
+	if address := conn.RemoteAddr(); address != nil {
+		c.peer = peerOf(address.String())
+	}
+	c.peerText = pipeline.PeerText(c.peer)
+	if age := m.Timeouts.MaxAge; age > 0 {
+		c.expires = time.Now().Add(jittered(age))
+	}
+	conn.SetData(c)
+	if l.enter(c, m) {
+		return true
+	}
+	if inner, err := conn.Detach(); err == nil {
+		l.refuse(inner, m)
+	}
+	return false
+}
+
+// ageSpread is by how much the age at which connections close differs either
+// way, so that those which began together do not end together.
+const ageSpread = 0.1
+
+func jittered(age time.Duration) time.Duration {
+	return time.Duration(float64(age) * (1 - ageSpread + 2*ageSpread*rand.Float64()))
+}
+
+// left is told of a connection that is closed, or is a tunnel now.
+func (l *Listener) left(conn netloop.Conn) {
+	if c, ok := conn.Data().(*client); ok && !c.tunnel.Load() {
+		l.drop(c)
+	}
+}
+
+// firstRest is how long a new connection may be silent.
+func (l *Listener) firstRest() time.Duration { return l.model.Load().Timeouts.ReadHeader }
+
+// serve is the netloop.Handler of the listener's connections: it serves what
+// has come.
+func (l *Listener) serve(conn netloop.Conn) (rest bool, until time.Time) {
+	c, ok := conn.Data().(*client)
+	if !ok {
+		panic("BUG: a connection that was not taken")
+	}
+	c.busy.Store(true)
+	buffer := l.heads.get()
+	defer l.heads.put(buffer)
+	in := input{conn: conn, data: buffer[:]}
+	for more := true; more; more = in.buffered() > 0 {
+		if !c.next(&in) {
+			return false, time.Time{}
+		}
+	}
+	c.served.Store(true)
+	c.busy.Store(false)
+	if l.ending.Load() && !l.patient.Load() && !conn.Stale() {
+		return false, time.Time{} // it missed the sweep
+	}
+	return true, c.restUntil()
+}
+
+// restUntil is when the connection is closed if nothing comes.
+func (c *client) restUntil() (until time.Time) {
+	if idle := c.listener.model.Load().Timeouts.Idle; idle > 0 {
+		until = time.Now().Add(idle)
+	}
+	if !c.expires.IsZero() && (until.IsZero() || c.expires.Before(until)) {
+		until = c.expires
+	}
+	return until
+}
+
+// next serves one request; false says that the connection is not to be used for
+// another.
+func (c *client) next(in *input) bool {
+	e := newExchange(c, in)
+	err := e.readHead(in)
+	var broken *wire.Error
+	switch {
+	case err == nil:
+	case errors.Is(err, errNoRequest):
+		return false
+	case errors.As(err, &broken):
+		e.refuse(refusal(broken))
+		return false
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		late := pipeline.NewError(pipeline.RequestTimeout, errors.New("read_header is over"))
+		e.refuse(late)
+		return false
+	case errors.Is(err, io.EOF):
+		e.refuse(pipeline.NewError(pipeline.BadRequest, errors.New("the client closed in the middle of a head")))
+		return false
+	default:
+		e.lost(err)
+		return false
+	}
+	return e.run()
+}
+
+// refusal is what the client is told of a message that is none.
+func refusal(broken *wire.Error) *pipeline.Error {
+	word := pipeline.BadRequest
+	switch broken.Kind {
+	case wire.Malformed:
+	case wire.BadVersion:
+		word = pipeline.BadVersion
+	case wire.NotImplemented:
+		word = pipeline.NotImplemented
+	case wire.URITooLong:
+		word = pipeline.URITooLong
+	case wire.HeaderTooLarge:
+		word = pipeline.HeaderTooLarge
+	}
+	e := pipeline.NewError(word, broken)
+	e.Detail = pipeline.Sentence(broken.Rule)
+	e.Close = true
+	return e
+}
+
+// hangUp runs when the client has closed while an exchange is under way.
+func (c *client) hangUp() {
+	if e := c.exchange.Load(); e != nil {
+		e.ctx.Cancel(pipeline.ErrClientGone)
+	}
+}
+
+// part ends the connection so that the client can read the last answer: bytes
+// that arrive at a closed socket are answered with a reset, which may take the
+// answer away (RFC 9112 9.6).
+func (c *client) part() {
+	c.parting.Store(true)
+	if c.conn.CloseWrite() != nil {
+		return
+	}
+	wait := c.listener.limits.linger
+	if c.listener.ending.Load() {
+		wait = c.listener.limits.answer
+	}
+	c.conn.SetReadDeadline(time.Now().Add(wait))
+	for left := int64(lingerBytes); left > 0; {
+		if c.conn.Readable() != nil { // without a buffer: many may linger
+			return
+		}
+		buffer := c.listener.heads.get()
+		n, err := c.conn.Read(buffer[:])
+		c.listener.heads.put(buffer)
+		if err != nil {
+			return
+		}
+		left -= int64(n)
+	}
+}
+
+// post runs f where the connection's tasks run, unless that has stopped.
+func (c *client) post(f func()) { c.conn.Executor().Post(f) }
+
+// closeIdle closes the connection, unless something has arrived. That is looked
+// for before and after: what is taken in between made the connection busy.
+func (c *client) closeIdle() {
+	c.post(func() {
+		if !c.busy.Load() && !arrived(c.conn) && !c.busy.Load() {
+			c.conn.Interrupt(errEnding)
+		}
+	})
+}
+
+// arrived tells whether bytes wait to be read.
+func arrived(conn netloop.Conn) (found bool) {
+	_ = conn.Control(func(descriptor uintptr) { // fails on a closed connection only
+		n, _, err := unix.Recvfrom(int(descriptor), make([]byte, 1), unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		found = err == nil && n > 0
+	})
+	return found
+}
+
+// hasten bounds the lingering.
+func (c *client) hasten() {
+	c.post(func() { c.conn.SetReadDeadline(time.Now().Add(c.listener.limits.answer)) })
+}
+
+// interrupt ends the exchange under way, if there is one.
+func (c *client) interrupt(cause error) {
+	c.post(func() {
+		if e := c.exchange.Load(); e != nil {
+			e.ctx.Cancel(cause)
+		}
+	})
+}
+
+// kill ends the connection under its task, which closes it when it notices.
+func (c *client) kill(reset bool) {
+	c.post(func() {
+		if e := c.exchange.Load(); e != nil {
+			e.ctx.Cancel(errEnding)
+		}
+		_ = c.conn.Control(func(descriptor uintptr) { // fails on a closed connection only
+			if reset {
+				_ = unix.SetsockoptLinger(int(descriptor), unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
+			} else {
+				_ = unix.Shutdown(int(descriptor), unix.SHUT_WR)
+			}
+		})
+		c.conn.Interrupt(errEnding)
+	})
+}
+
+var _ member = (*client)(nil)
+
+// exhausted is what clients are told for whom there is no descriptor.
+var exhausted = func() []byte {
+	const document = `{"type":"about:blank","title":"Service Unavailable","status":503,"detail":"Too many connections.","error":"overloaded"}`
+	return []byte("HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/problem+json\r\nConnection: close\r\nContent-Length: " + decimal(int64(len(document))) + "\r\n\r\n" + document)
+}()

@@ -1,0 +1,351 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"sluice/internal/message"
+	"sluice/internal/model"
+	"sluice/internal/netloop"
+	"sluice/internal/pipeline"
+	"sluice/internal/wire"
+)
+
+// content is the body of a request of the engine, read within the listener's
+// limits. Whoever reads it may be another task than the one that serves the
+// exchange; Close and finish part the two. Its errors are *pipeline.Error, and
+// stay.
+type content struct {
+	exchange *exchange
+	in       *input // of whoever reads
+	framing  wire.Body
+	left     int64 // of a sized body
+	chunked  wire.Chunked
+	limit    int64 // of bytes; 0: none
+	pace     pace
+
+	mu       sync.Mutex
+	expected bool          // the client waits for 100 Continue
+	reading  bool          // a Read is under way
+	over     netloop.Event // set when that returns; nil: nobody waits
+	received int64
+	whole    bool // io.EOF was returned, or is due
+	closed   bool // nobody may read any more
+	finished bool // nor wait: the exchange is over
+	err      *pipeline.Error
+}
+
+// begin makes it the body of the request, whose head took used bytes.
+func (b *content) begin(m *model.Listener, limits wire.Limits, used int) {
+	e := b.exchange
+	b.framing, b.left = e.framing.Body, e.framing.Length
+	if b.framing == wire.ChunkedBody {
+		b.chunked = wire.NewChunked(limits, used)
+		e.request.Trailer = b.trailer
+	}
+	b.expected = e.framing.Expect
+	b.limit = m.Limits.Body
+	b.pace = pace{m.Timeouts.MinBodyRate, e.client.listener.limits.bodyGrace, e.client.listener.limits.bodyCredit}
+	if b.limit > 0 && b.left > b.limit { // nothing of it is worth asking for
+		b.err = tooLarge(b.limit)
+	}
+	e.request.Body = b
+}
+
+// none tells whether the request has no body.
+func (b *content) none() bool { return b.framing == wire.NoBody }
+
+// Read reads, waits no longer than the sender has earned, and fails at the
+// limit.
+func (b *content) Read(p []byte) (int, error) {
+	ask, err := b.enter()
+	if err != nil || len(p) == 0 {
+		return 0, err
+	}
+	if ask {
+		b.exchange.proceed()
+	}
+	var n int
+	if b.framing == wire.ChunkedBody {
+		n, err = b.readChunked(p)
+	} else {
+		n, err = b.readSized(p)
+	}
+	return b.leave(n, err)
+}
+
+func (b *content) enter() (ask bool, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.whole:
+		return false, io.EOF
+	case b.err != nil:
+		return false, b.err
+	case b.closed:
+		return false, errBodyOver
+	case b.reading:
+		panic("BUG: a body is read twice at once")
+	}
+	b.reading = true
+	ask, b.expected = b.expected, false
+	return ask, nil
+}
+
+// readSized reads of a body whose length is known. io.EOF is its end.
+func (b *content) readSized(p []byte) (n int, err error) {
+	p = p[:min(int64(len(p)), b.left)]
+	if b.in.buffered() > 0 {
+		n = b.in.take(p)
+	} else {
+		n, err = b.wait(func() (int, error) { return b.in.conn.Read(p) })
+	}
+	b.left -= int64(n)
+	switch {
+	case errors.Is(err, io.EOF):
+		return n, io.ErrUnexpectedEOF
+	case err == nil && b.left == 0:
+		return n, io.EOF
+	}
+	return n, err
+}
+
+// readChunked reads until a piece of the payload is there, or the end.
+func (b *content) readChunked(p []byte) (n int, err error) {
+	for {
+		data := b.in.bytes()
+		used, payload, err := b.chunked.Next(data[:min(len(data), len(p))])
+		if err != nil {
+			return 0, err
+		}
+		n = copy(p, payload)
+		b.in.use(used)
+		switch {
+		case b.chunked.Done():
+			return n, io.EOF
+		case n > 0:
+			return n, nil
+		case used > 0:
+			continue
+		}
+		if _, err := b.wait(func() (int, error) { return 0, b.in.fill() }); err != nil {
+			if errors.Is(err, io.EOF) {
+				err = io.ErrUnexpectedEOF
+			}
+			return 0, err
+		}
+	}
+}
+
+// wait reads from the connection, for as long as the sender may be waited for.
+func (b *content) wait(read func() (int, error)) (n int, err error) {
+	conn := b.in.conn
+	if b.pace.rate == 0 {
+		return read()
+	}
+	start := time.Now()
+	if !b.bound(start.Add(b.pace.credit)) {
+		return 0, errBodyOver
+	}
+	before := b.in.buffered()
+	n, err = read()
+	conn.SetReadDeadline(time.Time{})
+	if err == nil && !b.pace.gave(n+b.in.buffered()-before, time.Since(start)) {
+		return n, os.ErrDeadlineExceeded
+	}
+	return n, err
+}
+
+// bound sets the deadline of reading, unless nobody may read any more: Close
+// sets one that is over.
+func (b *content) bound(deadline time.Time) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return false
+	}
+	b.in.conn.SetReadDeadline(deadline)
+	return true
+}
+
+func (b *content) leave(n int, err error) (int, error) {
+	b.mu.Lock()
+	b.reading = false
+	if b.over != nil {
+		b.over.Set()
+	}
+	beyond := b.limit > 0 && b.received+int64(n) > b.limit
+	if beyond {
+		n = int(b.limit - b.received)
+	}
+	b.received += int64(n)
+	switch {
+	case beyond:
+		b.err = tooLarge(b.limit)
+	case errors.Is(err, io.EOF):
+		b.whole = true
+		watch := !b.finished && !b.closed
+		b.mu.Unlock()
+		if watch {
+			b.exchange.watch()
+		}
+		return n, io.EOF
+	case err == nil:
+		b.mu.Unlock()
+		return n, nil
+	case b.closed:
+		b.mu.Unlock()
+		return n, errBodyOver
+	default:
+		b.err = b.classify(err)
+	}
+	err = b.err
+	b.mu.Unlock()
+	return n, err
+}
+
+// classify says what an error of reading means.
+func (b *content) classify(err error) *pipeline.Error {
+	var broken *wire.Error
+	switch {
+	case errors.As(err, &broken):
+		return refusal(broken)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return b.pace.tooSlow()
+	case errors.Is(err, io.ErrUnexpectedEOF) && b.exchange.Listener.HalfClose:
+		e := pipeline.NewError(pipeline.BadRequest, fmt.Errorf("the body is incomplete: %w", err))
+		e.Close = true
+		return e
+	}
+	e := pipeline.NewError(pipeline.ClientClosed, fmt.Errorf("%w: %w", pipeline.ErrClientGone, err))
+	e.Close = true
+	return e
+}
+
+// Buffered is how much of the body is there already. Where the client has to be
+// asked for it, nothing is.
+func (b *content) Buffered() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.framing != wire.Sized || b.expected || b.reading || b.closed || b.err != nil {
+		return 0
+	}
+	return int(min(b.left, int64(b.in.buffered())))
+}
+
+// Close ends the reading, also one that is under way. The connection is not
+// harmed.
+func (b *content) Close() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.closed {
+		b.closed = true
+		if b.reading {
+			b.in.conn.SetReadDeadline(past())
+		}
+	}
+	return nil
+}
+
+// trailer is the Trailer of the request: nothing before the end of the body.
+func (b *content) trailer() message.Fields {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.whole {
+		return nil
+	}
+	return b.chunked.Trailer()
+}
+
+// finish ends all reading, and waits until nobody reads.
+func (b *content) finish() {
+	if b.none() {
+		return
+	}
+	_ = b.Close() // cannot fail
+	b.mu.Lock()
+	b.finished = true
+	if b.reading {
+		b.over = b.exchange.client.conn.Executor().NewEvent()
+	}
+	over := b.over
+	b.mu.Unlock()
+	if over != nil {
+		_ = over.Wait(time.Time{}) // where the executor stops, so does who reads
+	}
+	b.in.conn.SetReadDeadline(time.Time{})
+}
+
+// settled brings the connection to the end of the body, after finish, and tells
+// whether it is there. The rest of a small body is thrown away, within a time,
+// if that keeps the connection.
+func (b *content) settled(keep bool) bool {
+	switch {
+	case b.none() || b.whole:
+		return true
+	case !keep || !b.small():
+		return false
+	}
+	b.in.conn.SetReadDeadline(time.Now().Add(b.exchange.client.listener.limits.drain))
+	defer b.in.conn.SetReadDeadline(time.Time{})
+	b.pace = pace{}
+	buffer := b.exchange.client.listener.bodies.get()
+	defer b.exchange.client.listener.bodies.put(buffer)
+	for left := keepAliveBody; left > 0; {
+		var n int
+		var err error
+		if b.framing == wire.ChunkedBody {
+			n, err = b.readChunked(buffer[:])
+		} else {
+			n, err = b.readSized(buffer[:])
+		}
+		if err != nil {
+			return errors.Is(err, io.EOF)
+		}
+		left -= n
+	}
+	return false
+}
+
+// small tells whether the rest of the body may be worth reading to keep the
+// connection. Where the client waits for 100 Continue it may never come.
+func (b *content) small() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.err == nil && !b.expected && b.left <= keepAliveBody
+}
+
+// incomplete tells whether there is a rest that nobody has read.
+func (b *content) incomplete() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return !b.none() && !b.whole
+}
+
+// abandoned tells whether nobody will read the rest.
+func (b *content) abandoned() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.closed && !b.whole
+}
+
+// failure is the failure of the body, or nil.
+func (b *content) failure() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.err == nil {
+		return nil
+	}
+	return b.err
+}
+
+// count is how many bytes of the body were read.
+func (b *content) count() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.received
+}
