@@ -50,9 +50,9 @@ text{font:12px system-ui,sans-serif}
 	fmt.Fprintf(b, `<rect class="page" width="%d" height="%d"/>`+"\n", width, height)
 	fmt.Fprintf(b, `<text class="title" x="%d" y="20">Processor time per request, to nginx’s (median and spread of %d rounds; less is better)</text>`+"\n", 12, r.Rounds)
 	at := 12.0
-	for i, p := range shown {
+	for _, p := range shown {
 		title := plain(p.title)
-		fmt.Fprintf(b, `<circle cx="%.0f" cy="41" r="5" fill="%s"/><text x="%.0f" y="45">%s</text>`+"\n", at+5, colour(i), at+15, html.EscapeString(title))
+		fmt.Fprintf(b, `<circle cx="%.0f" cy="41" r="5" fill="%s"/><text x="%.0f" y="45">%s</text>`+"\n", at+5, p.colour, at+15, html.EscapeString(title))
 		at += 32 + 6.6*float64(len(title))
 	}
 	for i, c := range rows {
@@ -75,19 +75,12 @@ text{font:12px system-ui,sans-serif}
 			if s := r.ratio(c.name, p.name, baseline, cpu()); s.n > 0 {
 				y := top + band*i + lane*j + lane/2
 				fmt.Fprintf(b, `<line class="spread" stroke="%s" x1="%.1f" x2="%.1f" y1="%d" y2="%d"/><circle cx="%.1f" cy="%d" r="4.5" fill="%s"><title>%s, %s: %s</title></circle>`+"\n",
-					colour(j), x(s.low), x(s.high), y, y, x(s.median), y, colour(j), c.name, html.EscapeString(plain(p.title)), s.ratio())
+					p.colour, x(s.low), x(s.high), y, y, x(s.median), y, p.colour, c.name, html.EscapeString(plain(p.title)), s.ratio())
 			}
 		}
 	}
 	b.WriteString("</svg>\n")
 	return b.String()
-}
-
-// colour is one of seven that stand out on light and on dark ground and from
-// each other, also for the colour-blind (after Okabe and Ito).
-func colour(i int) string {
-	colours := []string{"#d55e00", "#e69f00", "#0072b2", "#cc79a7", "#009e73", "#7f7f7f", "#56b4e9"}
-	return colours[i%len(colours)]
 }
 
 // plotted are the cases and proxies that have a ratio to show.

@@ -26,7 +26,11 @@ type proxy struct {
 	command func(s settings) []string
 	// opaque says that it does not know HTTP: it edits nothing.
 	opaque bool
+	// engine is that of a gateway.
 	engine string
+	// colour stands out on light and on dark ground and from the others, also
+	// for the colour-blind (after Okabe and Ito).
+	colour string
 	// workers says that it starts a process per core.
 	workers bool
 	// sockets is how many it needs for one client that is connected.
@@ -51,13 +55,14 @@ type settings struct {
 var configurations embed.FS
 
 func proxies() []proxy {
-	sluice := func(engine string) proxy {
+	sluice := func(engine, colour string) proxy {
 		return proxy{
 			name:          "sluice-" + engine,
 			title:         "Sluice, `engine: " + engine + "`",
 			configuration: "sluice.yaml",
 			command:       func(s settings) []string { return []string{s.programs.sluice, "run", "-c", s.File} },
 			engine:        engine,
+			colour:        colour,
 		}
 	}
 	return []proxy{
@@ -70,18 +75,20 @@ func proxies() []proxy {
 			},
 			workers: true,
 		},
-		sluice("loop"),
-		sluice("goroutine"),
+		sluice("loop", "#d55e00"),
+		sluice("goroutine", "#e69f00"),
 		{
 			name:          "haproxy",
 			title:         "HAProxy",
 			configuration: "haproxy.cfg",
 			command:       func(s settings) []string { return []string{s.programs.haproxy, "-db", "-f", s.File} },
+			colour:        "#0072b2",
 		},
 		{
 			name:          "caddy",
 			title:         "Caddy",
 			configuration: "Caddyfile",
+			colour:        "#009e73",
 			command: func(s settings) []string {
 				return []string{s.programs.caddy, "run", "--adapter", "caddyfile", "--config", s.File}
 			},
@@ -89,11 +96,13 @@ func proxies() []proxy {
 		{
 			name:    "reverseproxy",
 			title:   "`httputil.ReverseProxy`",
+			colour:  "#cc79a7",
 			command: func(s settings) []string { return []string{s.programs.reverseproxy, s.Listen, s.Endpoint} },
 		},
 		{
 			name:    "relay",
 			title:   "TCP relay",
+			colour:  "#7f7f7f",
 			command: func(s settings) []string { return []string{s.programs.relay, s.Listen, s.Endpoint} },
 			opaque:  true,
 			sockets: 2,

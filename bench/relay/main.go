@@ -1,9 +1,10 @@
 //go:build linux
 
 // Command relay carries TCP connections to an endpoint and back without looking
-// at a byte: an epoll loop per core, one buffer per loop. Its cost is the floor
-// under every proxy that reads and writes through the kernel's sockets. It is
-// no proxy to use: it has no time-outs and no limits.
+// at a byte: an epoll loop per core, one buffer per loop, and splice for what
+// fills that buffer. Its cost is the floor under every proxy that reads and
+// writes through the kernel's sockets. It is no proxy to use: it has no
+// time-outs and no limits.
 package main
 
 import (
@@ -22,6 +23,7 @@ const (
 	interest      = syscall.EPOLLIN | syscall.EPOLLOUT | syscall.EPOLLRDHUP | edgeTriggered
 	reusePort     = 15
 	bufferSize    = 64 << 10
+	pipeSize      = 1 << 20
 	descriptors   = 1 << 16
 )
 
@@ -34,6 +36,13 @@ type side struct {
 	ended    bool   // nothing more will come
 	memory   []byte // holds pending, while there is any
 	pending  []byte // what could not be written to this side yet
+	pipe     *pipe  // the same, of what was spliced
+}
+
+// pipe is a pipe of the kernel's with so many bytes in it.
+type pipe struct {
+	ends [2]int
+	held int
 }
 
 type loop struct {
@@ -43,6 +52,7 @@ type loop struct {
 	sides    []*side // by descriptor
 	buffer   []byte
 	spare    [][]byte // for pending
+	pipes    []*pipe  // empty ones
 	events   []syscall.EpollEvent
 }
 
@@ -192,6 +202,7 @@ func (l *loop) drop(s *side) {
 		l.sides[s.fd] = nil
 		_ = syscall.Close(s.fd)
 		l.keep(s)
+		l.keepPipe(s)
 	}
 }
 
@@ -212,6 +223,15 @@ func (l *loop) carry(from, to *side) bool {
 				return true
 			}
 			l.keep(to)
+		}
+		if to.pipe != nil {
+			more, ok := l.splice(from, to)
+			if !ok {
+				return false
+			}
+			if !more {
+				return true
+			}
 		}
 		if !from.readable || !to.writable {
 			return true
@@ -235,7 +255,73 @@ func (l *loop) carry(from, to *side) bool {
 			to.memory = append(l.take(), l.buffer[written:n]...)
 			to.pending = to.memory
 		}
+		if int(n) == bufferSize {
+			to.pipe = l.takePipe()
+		}
 	}
+}
+
+// splice moves bytes by the pipe until one side waits; more says that the
+// source was drained and that the pipe, empty, was put back.
+func (l *loop) splice(from, to *side) (more, ok bool) {
+	const flags = 1 | 2 // SPLICE_F_MOVE, SPLICE_F_NONBLOCK
+	for {
+		for to.pipe.held > 0 {
+			if !to.writable {
+				return false, true
+			}
+			n, _, failure := syscall.RawSyscall6(syscall.SYS_SPLICE, uintptr(to.pipe.ends[0]), 0, uintptr(to.fd), 0, uintptr(to.pipe.held), flags)
+			if failure == syscall.EAGAIN {
+				to.writable = false
+				return false, true
+			}
+			if failure != 0 {
+				return false, false
+			}
+			to.pipe.held -= int(n)
+		}
+		if !from.readable {
+			l.keepPipe(to)
+			return true, true
+		}
+		n, _, failure := syscall.RawSyscall6(syscall.SYS_SPLICE, uintptr(from.fd), 0, uintptr(to.pipe.ends[1]), 0, pipeSize, flags)
+		if failure == syscall.EAGAIN { // the pipe is empty: it is the source
+			from.readable = false
+			continue
+		}
+		if failure != 0 || n == 0 {
+			return false, false
+		}
+		to.pipe.held = int(n)
+	}
+}
+
+func (l *loop) takePipe() *pipe {
+	if n := len(l.pipes); n > 0 {
+		p := l.pipes[n-1]
+		l.pipes = l.pipes[:n-1]
+		return p
+	}
+	p := &pipe{}
+	if err := syscall.Pipe2(p.ends[:], syscall.O_NONBLOCK|syscall.O_CLOEXEC); err != nil {
+		return nil // then bytes go on being copied
+	}
+	const setPipeSize = 1031
+	_, _, _ = syscall.RawSyscall(syscall.SYS_FCNTL, uintptr(p.ends[0]), setPipeSize, pipeSize)
+	return p
+}
+
+// keepPipe takes a side's pipe back; one with something in it is of no use.
+func (l *loop) keepPipe(s *side) {
+	switch {
+	case s.pipe == nil:
+	case s.pipe.held == 0:
+		l.pipes = append(l.pipes, s.pipe)
+	default:
+		_ = syscall.Close(s.pipe.ends[0])
+		_ = syscall.Close(s.pipe.ends[1])
+	}
+	s.pipe = nil
 }
 
 func (l *loop) write(to *side, b []byte) (written int, ok bool) {
