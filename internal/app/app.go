@@ -42,6 +42,11 @@ type Options struct {
 	// the documents keeps from serving, as an address that somebody else has.
 	// 0: 2 s.
 	RetryEvery time.Duration
+	// Loops is how many event loops there are; 0: one for each processor.
+	Loops int
+	// Engine is the engine instead of the one that the configuration names; for
+	// tests, which can have standard, too. Empty: the configuration's.
+	Engine string
 	// Kinds are kinds of middleware besides those of the table; for tests.
 	Kinds []pipeline.Kind
 }
@@ -68,6 +73,9 @@ type Gateway struct {
 	source   Source
 	sockets  *Sockets
 	values   config.Environment
+	loops    int
+	forced   string  // the engine of tests
+	engine   *engine // nil before the first change that could be built; of one change at a time
 
 	retryEvery time.Duration
 	problems   atomic.Pointer[[]model.Problem] // of the documents as last read; the slice is not changed
@@ -94,7 +102,7 @@ func (e *RefusedError) Error() string {
 
 // New returns a gateway that is ready to Run. It starts nothing.
 func New(o Options) *Gateway {
-	g := &Gateway{log: o.Log, metrics: telemetry.NewMetrics(0), source: o.Source, sockets: o.Sockets, values: o.Environment, retryEvery: cmp.Or(o.RetryEvery, retryEvery), serving: make(chan struct{})}
+	g := &Gateway{log: o.Log, metrics: telemetry.NewMetrics(0), source: o.Source, sockets: o.Sockets, values: o.Environment, loops: o.Loops, forced: o.Engine, retryEvery: cmp.Or(o.RetryEvery, retryEvery), serving: make(chan struct{})}
 	if g.sockets == nil {
 		g.sockets = &Sockets{}
 	}

@@ -132,6 +132,9 @@ func (g *Gateway) replace(compiled *snapshot.Compiled, source string) error {
 	if before != nil {
 		revision.Number = before.Revision.Number + 1
 	}
+	if err := g.useEngine(compiled.Gateway.Engine); err != nil {
+		return err
+	}
 	g.metrics.SetMaxSeries(compiled.Gateway.MaxSeries)
 	next := g.builder.Build(compiled, revision)
 	api := admin.Acquire(next.Leases, compiled.Gateway.Admin.Address, g.api, g.sockets.Listen)

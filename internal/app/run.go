@@ -75,6 +75,7 @@ func (g *Gateway) Stop() {
 // another one comes.
 func (g *Gateway) Run(ctx context.Context) error {
 	defer context.AfterFunc(ctx, func() { g.enter(draining) })()
+	defer g.endEngine()
 	watching, stopWatching := context.WithCancel(context.WithoutCancel(ctx))
 	updates := make(chan provider.Update)
 	stopped := make(chan struct{})

@@ -7,7 +7,7 @@ type document struct {
 	located
 	Include      []string        `config:"include" doc:"more documents: paths or globs, relative to this file"`
 	Listeners    Map[listener]   `config:"listeners" doc:"the addresses that accept connections, by name"`
-	Engine       string          `config:"engine" enum:"auto|goroutine" later:"loop" doc:"what drives connections"`
+	Engine       string          `config:"engine" enum:"auto|loop|goroutine" doc:"what drives connections"`
 	DrainTimeout Duration        `config:"drain_timeout" doc:"how long exchanges may finish after SIGTERM; a second signal ends at once"`
 	ResponseTime bool            `config:"response_time_header" doc:"whether responses bear X-Response-Time, in milliseconds"`
 	Admin        admin           `config:"admin" doc:"the admin API"`
@@ -91,6 +91,7 @@ type listenerTimeouts struct {
 	ReadHeader  Duration `config:"read_header" doc:"until the whole header has come"`
 	Idle        Duration `config:"idle" doc:"between two requests"`
 	MinBodyRate ByteRate `config:"min_body_rate" doc:"the slowest that a body may come"`
+	MaxAge      Duration `config:"max_age" doc:"how old a connection may be to take another request, give or take a tenth; 0: any"`
 }
 
 type listenerLimits struct {

@@ -26,7 +26,7 @@ func (r *resolver) listener(name string, l *listener) {
 		Name:      name,
 		HalfClose: l.HalfClose == "serve",
 		Timeouts: model.ListenerTimeouts{
-			ReadHeader: time.Duration(l.Timeouts.ReadHeader), Idle: time.Duration(l.Timeouts.Idle), MinBodyRate: int64(l.Timeouts.MinBodyRate),
+			ReadHeader: time.Duration(l.Timeouts.ReadHeader), Idle: time.Duration(l.Timeouts.Idle), MinBodyRate: int64(l.Timeouts.MinBodyRate), MaxAge: time.Duration(l.Timeouts.MaxAge),
 		},
 		Limits: model.ListenerLimits{
 			HeaderBytes: int64(l.Limits.HeaderBytes), Headers: l.Limits.Headers, URIBytes: int64(l.Limits.URIBytes),

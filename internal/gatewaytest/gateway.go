@@ -51,7 +51,7 @@ func StartFile(t testing.TB, path string, kinds ...pipeline.Kind) *Gateway {
 	g := &Gateway{t: t, file: path, done: make(chan error, 1)}
 	g.admin = newAdmin(t, func() net.Addr { return g.AdminAddr() })
 	log := slog.New(slog.NewTextHandler(&g.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	g.Gateway = app.New(app.Options{Source: file.New(g.file, file.Options{Logger: log}), Log: log, Stdout: &g.access, Stderr: &g.access, Kinds: kinds})
+	g.Gateway = app.New(app.Options{Source: file.New(g.file, file.Options{Logger: log}), Log: log, Stdout: &g.access, Stderr: &g.access, Kinds: kinds, Engine: Engine()})
 	ctx, stop := context.WithCancel(context.Background())
 	g.stop = stop
 	go func() { g.done <- g.Run(ctx) }()

@@ -20,7 +20,7 @@ type Gateway struct {
 	Routes             []*Route    // as written; the router puts them in matching order
 	Admin              Admin
 	AccessLog          AccessLog
-	Engine             string // auto or goroutine
+	Engine             string // auto, loop or goroutine
 	DrainTimeout       time.Duration
 	MaxSeries          int // of one metric family
 	ResponseTimeHeader bool

@@ -23,6 +23,8 @@ type Builder struct {
 	Metrics   *telemetry.Metrics
 	Server    server.Options
 	AccessLog telemetry.Options
+	// Transports drives the connections to endpoints. nil: net/http.
+	Transports *transport.Engine
 	Log       *slog.Logger
 	Pseudonym string // in Via, where the configuration names none
 }
@@ -37,7 +39,7 @@ func (b *Builder) Build(compiled *Compiled, revision Revision) *Snapshot {
 	for _, m := range gateway.Upstreams {
 		observer := observe(b.Metrics.Upstream(m.Name))
 		group := upstream.Acquire(s.Leases, m, func(endpoint model.Endpoint) pipeline.Transport {
-			return transport.Acquire(s.Leases, m.Name, endpoint, m.Pool, m.Timeouts, observer, nil)
+			return transport.Acquire(s.Leases, m.Name, endpoint, m.Pool, m.Timeouts, observer, b.Transports)
 		})
 		groups[m] = group
 		s.Upstreams = append(s.Upstreams, group)
