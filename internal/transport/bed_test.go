@@ -6,6 +6,9 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
+	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -49,6 +52,25 @@ func engines(t *testing.T, test func(t *bed)) {
 		loops := startLoops(t)
 		test(&bed{t, NewEngine(loops, startGoroutines(t)), loops[0]})
 	})
+}
+
+// spelled is a list of field lines as the transport has it: net/http sorts them
+// and changes the case of names.
+func (b *bed) spelled(lines string) string {
+	if b.engine != nil || lines == "" {
+		return lines
+	}
+	list := strings.Split(lines, "\n")
+	for i, line := range list {
+		name, rest, _ := strings.Cut(line, ":")
+		list[i] = http.CanonicalHeaderKey(name) + ":" + rest
+	}
+	slices.SortStableFunc(list, func(a, b string) int {
+		one, _, _ := strings.Cut(a, ":")
+		other, _, _ := strings.Cut(b, ":")
+		return strings.Compare(one, other)
+	})
+	return strings.Join(list, "\n")
 }
 
 func startGoroutines(t testing.TB) netloop.Executor {
@@ -157,6 +179,9 @@ type byTasks struct {
 func (b byTasks) RoundTrip(ctx context.Context, a *pipeline.Attempt) (err error) {
 	var own netloop.Context
 	own.Init(b.executor)
+	if ctx.Err() != nil {
+		own.Cancel(context.Cause(ctx))
+	}
 	stop := context.AfterFunc(ctx, func() { b.executor.Post(func() { own.Cancel(context.Cause(ctx)) }) })
 	request := *a.Request
 	if request.Body != nil {

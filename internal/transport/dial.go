@@ -28,9 +28,6 @@ func (p *pool) connect(ctx context.Context, s *shelf, watch *pipeline.Watch, see
 
 // dial makes a connection within the upstream's time-out and the watch's.
 func (p *pool) dial(ctx context.Context, executor netloop.Executor, watch *pipeline.Watch) (netloop.Conn, error) {
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
 	deadline := deadlineOf(watch)
 	if p.timeouts.Connect > 0 {
 		deadline = earlier(deadline, time.Now().Add(p.timeouts.Connect))

@@ -110,6 +110,9 @@ func (p *pool) RoundTrip(ctx context.Context, try *pipeline.Attempt) error {
 	if err != nil {
 		err = pipeline.NewError(pipeline.BadRequest, err)
 	}
+	if err == nil && ctx.Err() != nil {
+		err = ended(ctx)
+	}
 	var l *link
 	if err == nil {
 		l, err = p.acquire(ctx, shelf, try.Watch)

@@ -246,7 +246,7 @@ func (l *link) sent() {
 // complete ends an attempt whose response is there to its end. The connection
 // goes on if it can. Nobody touches the link afterwards.
 func (l *link) complete() {
-	sound := !l.framing.Close && l.from == l.to && l.settleRequest()
+	sound := l.settleRequest() && !l.framing.Close && l.from == l.to
 	l.end()
 	if sound {
 		l.pass()

@@ -130,9 +130,7 @@ func TestPlacesComeBack(t *testing.T) {
 					for _, done := range together {
 						within(t, "an attempt among others", done)
 					}
-					if n := transport.places(); n != 0 {
-						t.Errorf("%d of %d places are taken for ever", n, places)
-					}
+					eventually(t, "all places come back", func() bool { return transport.places() == 0 })
 				}
 			})
 		}

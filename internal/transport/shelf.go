@@ -90,18 +90,17 @@ func (s *shelf) kept() bool {
 	return true
 }
 
-// keep retires connections until none is left.
+// keep retires connections until none is left, or the shelf is cleared.
 func (s *shelf) keep(keeper netloop.Event) {
-	for {
-		next, retired := s.retire(time.Now())
+	next := time.Now().Add(staleCheck)
+	if timeout := s.pool.idleTimeout; timeout > 0 && timeout < staleCheck {
+		next = time.Now().Add(timeout)
+	}
+	for !next.IsZero() && keeper.Wait(next) != nil {
+		var retired []*link
+		next, retired = s.retire(time.Now())
 		for _, l := range retired {
 			l.close()
-		}
-		if next.IsZero() {
-			return
-		}
-		if keeper.Wait(next) == nil { // it was cleared
-			return
 		}
 	}
 }
