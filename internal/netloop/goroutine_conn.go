@@ -24,6 +24,7 @@ type goConn struct {
 	raw    syscall.RawConn
 	ended  func(Conn) // nil, unless it was accepted
 	data   any
+	glance *glance // of Stale; nil until it is called
 
 	mu          sync.Mutex
 	failure     error // what every call returns from now on
@@ -119,12 +120,30 @@ func (c *goConn) Stale() bool {
 	if c.failed() != nil {
 		return true
 	}
-	quiet := false
-	err := c.raw.Control(func(descriptor uintptr) {
-		_, err := peek(int(descriptor))
-		quiet = errors.Is(err, unix.EAGAIN)
-	})
-	return err != nil || !quiet
+	if c.glance == nil {
+		c.glance = &glance{}
+		c.glance.at = c.glance.poll
+	}
+	return c.raw.Control(c.glance.at) != nil || c.glance.seen
+}
+
+// glance asks, without waiting, whether a socket has anything to read, be it its
+// end. It allocates nothing.
+type glance struct {
+	sockets [1]unix.PollFd
+	seen    bool
+	at      func(descriptor uintptr) // poll
+}
+
+func (l *glance) poll(descriptor uintptr) {
+	l.sockets[0] = unix.PollFd{Fd: int32(descriptor), Events: unix.POLLIN}
+	for {
+		n, err := unix.Poll(l.sockets[:], 0)
+		if !errors.Is(err, unix.EINTR) {
+			l.seen = n != 0 || err != nil
+			return
+		}
+	}
 }
 
 // peek looks at what can be read, without waiting and without taking it.
