@@ -12,7 +12,6 @@ type aside struct {
 	source  io.ReadCloser
 	pending []byte
 	end     error
-	waiting bool // a block is asked for and has not been taken
 	want    chan struct{}
 	got     chan block
 	closed  chan struct{}

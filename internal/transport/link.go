@@ -296,10 +296,9 @@ func (l *link) failure(err error) error {
 	if l.ctx.Err() != nil {
 		return ended(l.ctx)
 	}
-	var known *pipeline.Error
 	var rule *wire.Error
 	switch {
-	case errors.As(err, &known):
+	case isKnown(err):
 		return err
 	case errors.As(err, &rule):
 		return pipeline.NewError(pipeline.UpstreamProtocol, err)

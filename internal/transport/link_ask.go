@@ -51,15 +51,23 @@ func (l *link) attach(body io.ReadCloser) error {
 // answer early and close while the request is still being sent, and its answer
 // is worth more than a failure to send the rest.
 func (l *link) ask() error {
-	var known *pipeline.Error
 	err := l.write(l.request)
 	if err == nil {
 		err = l.sendBody()
 	}
-	if errors.As(err, &known) {
+	if isKnown(err) {
 		return err
 	}
 	return l.response()
+}
+
+// isKnown tells whether an error says what it means, as that of a time-out does.
+func isKnown(err error) bool {
+	if err == nil {
+		return false
+	}
+	var known *pipeline.Error
+	return errors.As(err, &known)
 }
 
 // sendBody begins to send a body, or goes on with it on another connection.
@@ -94,8 +102,7 @@ func (l *link) proceed() error {
 // sent of the body is at hand, and the endpoint may see it twice or cannot have
 // seen it.
 func (l *link) mayReplay(err error) bool {
-	var known *pipeline.Error
-	if !l.reused || l.came || l.ctx.Err() != nil || errors.As(err, &known) || l.sender != nil && !l.sender.repeatable() {
+	if !l.reused || l.came || l.ctx.Err() != nil || isKnown(err) || l.sender != nil && !l.sender.repeatable() {
 		return false
 	}
 	l.seen = l.arrived()
@@ -251,6 +258,8 @@ func (l *link) answered(framing wire.Framing, used int) error {
 // nothing is a body of no bytes.
 type nothing struct{}
 
+// Read is at the end.
 func (nothing) Read([]byte) (int, error) { return 0, io.EOF }
-func (nothing) Buffered() int            { return 0 }
-func (nothing) Close() error             { return nil }
+
+// Close does nothing.
+func (nothing) Close() error { return nil }
