@@ -25,14 +25,16 @@ var (
 	long     = flag.Bool("long", false, "hold the tests of load to the budgets, which needs a machine with nothing else to do")
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(engines{m}) }
+func TestMain(m *testing.M) {
+	flag.Parse()
+	goleak.VerifyTestMain(engines{m})
+}
 
 // engines runs the tests on each engine, and removes the binaries after the
 // last one.
 type engines struct{ *testing.M }
 
 func (e engines) Run() (code int) {
-	flag.Parse()
 	defer func() {
 		if dir, err := binaryDir(); err == nil {
 			_ = os.RemoveAll(dir) // what is left in a temporary folder harms nobody

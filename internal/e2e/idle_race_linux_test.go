@@ -25,7 +25,7 @@ import (
 var idleRaceRequests = flag.Int("idle-race", 3_000, "how many requests of each method meet connections that just close")
 
 const (
-	idleRaceClients = 64
+	idleRaceClients = 32
 	idleRaceClose   = 50 * time.Millisecond // after so long the endpoint closes an idle connection
 )
 
@@ -164,9 +164,11 @@ type racer struct {
 	number  int
 	wait    time.Duration // before the next request
 	step    time.Duration // by which wait changed last
+	longer  bool          // it became longer
 	conn    net.Conn
 	in      *bufio.Reader
 	fresh   int      // answers that came on a new connection
+	failed  bool     // the last answer was 502
 	refused []string // requests that were answered with 502
 }
 
@@ -210,9 +212,16 @@ func (r *racer) request(id string) error {
 		return err
 	}
 	response, err := http.ReadResponse(r.in, nil)
+	if errors.Is(err, io.ErrUnexpectedEOF) && r.failed && gatewaytest.Engine() == gatewaytest.Standard {
+		// After a request that failed net/http may close without a word.
+		r.conn.Close()
+		r.conn, r.failed = nil, false
+		return r.request(id)
+	}
 	if err != nil {
 		return err
 	}
+	r.failed = response.StatusCode == http.StatusBadGateway
 	answer, err := io.ReadAll(response.Body)
 	response.Body.Close()
 	if err != nil {
@@ -232,25 +241,28 @@ func (r *racer) request(id string) error {
 		return fmt.Errorf("status %d %q", response.StatusCode, answer)
 	case response.Header.Get("X-Served") == "0":
 		r.fresh++
-		r.steer(-1)
+		r.steer(false)
 	default:
-		r.steer(1)
+		r.steer(true)
 	}
 	return nil
 }
 
 // steer changes the time between requests by a step: by a smaller one where it
 // was too much the last time, by a larger one where it was not enough.
-func (r *racer) steer(sign time.Duration) {
+func (r *racer) steer(longer bool) {
 	const least, most = 100 * time.Microsecond, 4 * time.Millisecond
-	size := max(r.step, -r.step)
-	if r.step*sign > 0 {
-		size = min(size*5/4, most)
+	if longer == r.longer {
+		r.step = min(r.step*5/4, most)
 	} else {
-		size = max(size/2, least)
+		r.step = max(r.step/2, least)
 	}
-	r.step = sign * size
-	r.wait = min(max(r.wait+r.step, 0), 2*idleRaceClose)
+	r.longer = longer
+	if longer {
+		r.wait = min(r.wait+r.step, 2*idleRaceClose)
+	} else {
+		r.wait = max(r.wait-r.step, 0)
+	}
 }
 
 // TestIdleRace has requests meet connections that the endpoint closes just then.

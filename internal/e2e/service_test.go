@@ -26,7 +26,7 @@ func program(t *testing.T, name string) string {
 	if err == nil {
 		return path
 	}
-	path = filepath.Join("/usr/sbin", name) // where Debian has some, outside the path of many users
+	path = "/usr/sbin/" + name // where Debian has some, outside the path of many users
 	if _, err := os.Stat(path); err != nil {
 		t.Fatalf("%s is not installed; scripts/test-setup does that: %v", name, err)
 	}

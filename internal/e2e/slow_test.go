@@ -30,7 +30,7 @@ const (
 	slowSenders    = 1_000 // of each sort
 	silentClients  = 50
 	slowHeader     = 3 * time.Second // read_header
-	slowPause      = 300 * time.Millisecond
+	slowPause      = time.Second
 	slowInTime     = 15 * time.Second    // a body may be late for some seconds first
 	promptAnswer   = time.Second         // what a well-behaved client may wait, on a slow machine, but for one in a hundred
 	latestAnswer   = 5 * time.Second / 2 // still less than what a slow sender may take

@@ -129,6 +129,7 @@ func (e *soakEndpoint) reply(conn *net.TCPConn, rng *rand.Rand, plan soakPlan) b
 		head.WriteString("Transfer-Encoding: chunked\r\n")
 	case sized:
 		fmt.Fprintf(&head, "Content-Length: %d\r\n", plan.answer)
+	case closing:
 	}
 	if plan.framing == closing || plan.endpoint.where == early {
 		head.WriteString("Connection: close\r\n")

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -169,7 +170,7 @@ func verified(body io.Reader, id uint64, most int64) (length int64, err error) {
 			want := block(id, length/blockBytes)
 			rest := want[length%blockBytes:]
 			rest = rest[:min(len(rest), len(p))]
-			if string(p[:len(rest)]) != string(rest) {
+			if !bytes.Equal(p[:len(rest)], rest) {
 				return length, fmt.Errorf("%w at byte %d: %x, not %x", errForeign, length, p[:len(rest)], rest)
 			}
 			p, length = p[len(rest):], length+int64(len(rest))

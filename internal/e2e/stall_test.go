@@ -23,7 +23,7 @@ const (
 	sleepEvery    = 10 // requests
 	stallClients  = 8
 	stallRequests = 100 // of each client in a round
-	stallRounds   = 5   // at most; a machine under load may spoil some
+	stallRounds   = 10  // at most; a machine under load may spoil some
 	stallP99      = 50 * time.Millisecond
 )
 
@@ -74,11 +74,11 @@ routes:
 		if len(none) > 0 || len(slept) != stallClients*stallRequests/sleepEvery || slept[0] < sleepFor {
 			t.Fatalf("%d and %d requests had to wait, the shortest %v", len(none), len(slept), slept[0])
 		}
-		if usual < stallP99 && p99 < stallP99 {
+		if p99 < stallP99 { // were they held up, no round would be so quick
 			return
 		}
 	}
-	t.Errorf("p99 was never under %v", stallP99)
+	t.Errorf("p99 was never under %v with the sleeper", stallP99)
 }
 
 // stallRound has some clients ask for a path, and returns how long the answers
@@ -134,7 +134,7 @@ func stallRound(t *testing.T, gw *gatewaytest.Gateway, path string) (prompt, sle
 
 const (
 	saturateClients = 16
-	adminCalls      = 300
+	adminCalls      = 100 // three times as many in the long form
 	adminP99        = 50 * time.Millisecond
 	adminMedian     = time.Second // on a machine of which nobody knows what else it does
 )
@@ -179,7 +179,11 @@ routes: [{match: {path: /}, respond: {body: hello}}]
 	gatewaytest.WaitFor(t, "the gateway is busy", func() bool { return served() > 1000 })
 	busy := func() float64 { return gw.Metric("process_cpu_seconds_total") }
 	began, before, cpu := time.Now(), served(), busy()
-	took := make([]time.Duration, adminCalls)
+	calls := adminCalls
+	if *long {
+		calls *= 3
+	}
+	took := make([]time.Duration, calls)
 	for n := range took {
 		var list []any
 		call := time.Now()
