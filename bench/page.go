@@ -242,10 +242,14 @@ func (r *results) idleTable(b *strings.Builder, c load, proxies []proxy) {
 		if !r.has(c.name, p.name) {
 			continue
 		}
+		toBaseline := "**1**"
+		if p.name != baseline {
+			toBaseline = r.ratio(c.name, p.name, baseline, perConnection()).ratio()
+		}
 		connections := r.absolute(c.name, p.name, func(s *sample) (float64, bool) { return float64(s.Connections), true })
 		rows = append(rows, []string{
 			p.title, strconv.Itoa(int(connections.median)), r.absolute(c.name, p.name, perConnection()).absolute(),
-			r.cell(c.name, p.name, perConnection()), r.absolute(c.name, p.name, memory()).absolute(),
+			toBaseline, r.absolute(c.name, p.name, memory()).absolute(),
 		})
 	}
 	fmt.Fprintf(b, "Each connection made one request and then stays, for a second. Memory is what the processes\nmap (Pss); the kernel's own for the sockets is not in it.\n\n")
