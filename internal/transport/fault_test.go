@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -18,6 +19,9 @@ import (
 )
 
 var errOver = errors.New("over")
+
+// discard is a log that nobody reads.
+var discard = slog.New(slog.DiscardHandler)
 
 // piped dials endpoints that run a script on one end of a net.Pipe, for tests
 // with a clock of their own.

@@ -25,9 +25,10 @@ type link struct {
 	written int64     // bytes, of all attempts
 
 	// What follows is of the attempt under way.
-	ctx     context.Context //nolint:containedctx // an attempt ends with it
+	ctx     context.Context
 	try     *pipeline.Attempt
 	guard   netloop.Guard
+	own     bool    // ctx is the engine's, and so is the body
 	target  *target // of the guard, where its end is not exact
 	before  int64   // written, when the attempt began
 	request []byte  // the head of the request with a small body, until a byte has come
@@ -88,7 +89,7 @@ func (l *link) reuse() {
 
 // begin gives the connection to an attempt whose request has this head.
 func (l *link) begin(ctx context.Context, own bool, try *pipeline.Attempt, b *buffer, request []byte) {
-	l.ctx, l.try = ctx, try
+	l.ctx, l.own, l.try = ctx, own, try
 	l.before, l.request, l.whole = l.written, request, false
 	l.buffer, l.data, l.from, l.to, l.came = b, b[:], 0, 0, false
 	l.informed, l.closing, l.seen = 0, false, false

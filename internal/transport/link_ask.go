@@ -128,7 +128,6 @@ func (p *pool) replace(l *link) (*link, error) {
 	if l.sender != nil {
 		l.sender.pause()
 	}
-	own := l.target == nil
 	l.unguard()
 	l.drop()
 	next, err := p.connect(l.ctx, l.shelf, l.try.Watch, l.seen)
@@ -139,7 +138,7 @@ func (p *pool) replace(l *link) (*link, error) {
 		l.end()
 		return nil, err
 	}
-	next.begin(l.ctx, own, l.try, l.buffer, l.request)
+	next.begin(l.ctx, l.own, l.try, l.buffer, l.request)
 	next.sender, next.holding = l.sender, l.holding
 	l.buffer, l.sender = nil, nil
 	l.end()

@@ -14,7 +14,10 @@ import (
 // switched takes a 101: the connection leaves the engine and becomes a tunnel.
 func (l *link) switched() error {
 	response := &l.try.Response
-	if !l.try.Request.Fields.Has(message.Upgrade) {
+	switch {
+	case !response.Fields.Has(message.Upgrade), !response.Fields.HasToken(message.Connection, "upgrade"):
+		return pipeline.NewError(pipeline.UpstreamProtocol, errors.New("101 without Upgrade"))
+	case !l.try.Request.Fields.Has(message.Upgrade):
 		return pipeline.NewError(pipeline.UpstreamProtocol, errors.New("101 without being asked"))
 	}
 	if !l.settleRequest() {
@@ -51,7 +54,7 @@ type passage struct {
 	link    *link // for its place in the pool
 	conn    stream
 	rest    []byte          // what came behind the head
-	ctx     context.Context //nolint:containedctx // the tunnel ends with it
+	ctx     context.Context // ends the tunnel
 	stop    context.CancelCauseFunc
 	unwatch func() bool
 	closing sync.Once

@@ -50,7 +50,7 @@ type sender struct {
 
 func newSender(l *link, body io.ReadCloser) *sender {
 	request := l.try.Request
-	if l.shelf.foreign {
+	if !l.own {
 		body = newAside(body)
 	}
 	return &sender{
