@@ -526,7 +526,7 @@ func TestReplayOfWhatWasNotAcknowledged(t *testing.T) {
 			"a body":         func() (io.ReadCloser, int64) { return io.NopCloser(strings.NewReader("hello")), 5 },
 			"chunks":         func() (io.ReadCloser, int64) { return io.NopCloser(strings.NewReader("hello")), message.Unknown },
 		} {
-			left := make(chan struct{})
+			leave, left := make(chan struct{}), make(chan struct{})
 			var connections atomic.Int64
 			endpoint := scripted(t, func(p *peer) {
 				first := connections.Add(1) == 1
@@ -539,6 +539,7 @@ func TestReplayOfWhatWasNotAcknowledged(t *testing.T) {
 					}
 					p.say(ok)
 					if first {
+						<-leave
 						p.Conn.Close()
 						close(left)
 						return
@@ -547,13 +548,10 @@ func TestReplayOfWhatWasNotAcknowledged(t *testing.T) {
 			})
 			var c counts
 			transport := open(t, endpoint, setup{observer: c.observer()})
-			response, err := trip(t.Context(), transport, get("/"), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			drain(t, response)
-			within(t, "the end of the connection", left)
+			ask(t, transport, get("/"))
 			rest(t, transport)
+			close(leave)
+			within(t, "the end of the connection", left)
 			request := get("/")
 			request.Method = "POST"
 			request.Body, request.Length = body()
