@@ -67,9 +67,6 @@ func measure(ctx context.Context, o options, cases []load, proxies []proxy, prog
 		return nil, err
 	}
 	defer endpoint.stop()
-	if proxies, err = b.available(ctx, proxies); err != nil {
-		return nil, err
-	}
 	for _, c := range cases {
 		if err := b.verifier.verify(ctx, b.endpoint, c, true); err != nil {
 			return nil, fmt.Errorf("the endpoint: %w", err)
@@ -104,28 +101,6 @@ func machine(ctx context.Context) string {
 		return "unknown machine"
 	}
 	return strings.TrimPrefix(strings.TrimSpace(string(said)), "machine: ")
-}
-
-// available leaves out, and says so, what this build of Sluice does not accept.
-func (b *bench) available(ctx context.Context, proxies []proxy) (some []proxy, err error) {
-	for _, p := range proxies {
-		if p.engine != "" {
-			s, err := b.settings(ctx, p, b.directory)
-			if err != nil {
-				return nil, err
-			}
-			out, err := exec.CommandContext(ctx, b.programs.sluice, "validate", "-c", s.File).CombinedOutput()
-			if strings.Contains(string(out), "not supported yet") {
-				b.say("bench: LEFT OUT %s: this build of the gateway does not support it yet", p.name)
-				continue
-			}
-			if err != nil {
-				return nil, fmt.Errorf("%s: %w: %s", p.name, err, out)
-			}
-		}
-		some = append(some, p)
-	}
-	return some, nil
 }
 
 // settings chooses addresses for a proxy and writes its configuration.
