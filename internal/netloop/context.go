@@ -2,6 +2,7 @@ package netloop
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -103,8 +104,7 @@ func (c *Context) Err() error {
 }
 
 func (c *Context) err() error {
-	switch c.cause {
-	case nil, context.Canceled:
+	if c.cause == nil || errors.Is(c.cause, context.Canceled) {
 		return c.cause
 	}
 	return canceled{c.cause}
