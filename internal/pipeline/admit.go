@@ -5,8 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"strings"
-
-	"github.com/google/uuid"
+	"time"
 
 	"sluice/internal/canonical"
 	"sluice/internal/message"
@@ -131,11 +130,7 @@ func (x *Exchange) Identify() {
 			return
 		}
 	}
-	id, err := uuid.NewV7()
-	if err != nil {
-		panic("BUG: no random numbers: " + err.Error()) // crypto/rand ends the process before it fails
-	}
-	x.ID = id.String()
+	x.ID = newID(time.Now())
 }
 
 func validID(id string) bool {

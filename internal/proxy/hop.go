@@ -19,23 +19,33 @@ func dropHops(fields *message.Fields) {
 			named = appendNamed(named, field.Value)
 		}
 	}
-	fields.DeleteFunc(func(field message.Field) bool {
-		switch field.ID {
-		case message.Connection, message.KeepAlive, message.ProxyConnection, message.TE, message.TransferEncoding, message.Upgrade,
-			message.ProxyAuthenticate, message.ProxyAuthorization:
+	kept := (*fields)[:0] // in place, and without a function, which would be allocated
+	for i := range *fields {
+		if field := &(*fields)[i]; !isHop(field) && !isNamed(field, named) {
+			kept = append(kept, *field)
+		}
+	}
+	*fields = kept
+}
+
+func isHop(field *message.Field) bool {
+	switch field.ID {
+	case message.Connection, message.KeepAlive, message.ProxyConnection, message.TE, message.TransferEncoding, message.Upgrade,
+		message.ProxyAuthenticate, message.ProxyAuthorization:
+		return true
+	case message.Other:
+		return strings.EqualFold(field.Name, "HTTP2-Settings") || strings.EqualFold(field.Name, "Proxy-Authentication-Info")
+	}
+	return false
+}
+
+func isNamed(field *message.Field, names []string) bool {
+	for _, name := range names {
+		if strings.EqualFold(field.Name, name) {
 			return true
-		case message.Other:
-			if strings.EqualFold(field.Name, "HTTP2-Settings") || strings.EqualFold(field.Name, "Proxy-Authentication-Info") {
-				return true
-			}
 		}
-		for _, name := range named {
-			if strings.EqualFold(field.Name, name) {
-				return true
-			}
-		}
-		return false
-	})
+	}
+	return false
 }
 
 // appendNamed appends the names of fields in a value of Connection, but for

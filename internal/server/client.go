@@ -80,11 +80,14 @@ func (l *Listener) serve(conn netloop.Conn) (rest bool, until time.Time) {
 		panic("BUG: a connection that was not taken")
 	}
 	c.busy.Store(true)
-	buffer := l.heads.get()
-	defer l.heads.put(buffer)
-	in := input{conn: conn, data: buffer[:]}
+	in := l.inputs.get()
+	in.begin(conn)
+	defer func() {
+		in.end()
+		l.inputs.put(in)
+	}()
 	for more := true; more; more = in.buffered() > 0 {
-		if !c.next(&in) {
+		if !c.next(in) {
 			return false, time.Time{}
 		}
 	}
@@ -111,27 +114,27 @@ func (c *client) restUntil() (until time.Time) {
 // another.
 func (c *client) next(in *input) bool {
 	e := newExchange(c, in)
-	err := e.readHead(in)
-	var broken *wire.Error
-	switch {
-	case err == nil:
-	case errors.Is(err, errNoRequest):
-		return false
-	case errors.As(err, &broken):
-		e.refuse(refusal(broken))
-		return false
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		late := pipeline.NewError(pipeline.RequestTimeout, errors.New("read_header is over"))
-		e.refuse(late)
-		return false
-	case errors.Is(err, io.EOF):
-		e.refuse(pipeline.NewError(pipeline.BadRequest, errors.New("the client closed in the middle of a head")))
-		return false
-	default:
-		e.lost(err)
+	if err := e.readHead(in); err != nil {
+		e.end(err)
 		return false
 	}
 	return e.run()
+}
+
+// end ends an exchange whose head did not come whole.
+func (e *exchange) end(err error) {
+	var broken *wire.Error
+	switch {
+	case errors.Is(err, errNoRequest):
+	case errors.As(err, &broken):
+		e.refuse(refusal(broken))
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		e.refuse(pipeline.NewError(pipeline.RequestTimeout, errors.New("read_header is over")))
+	case errors.Is(err, io.EOF):
+		e.refuse(pipeline.NewError(pipeline.BadRequest, errors.New("the client closed in the middle of a head")))
+	default:
+		e.lost(err)
+	}
 }
 
 // refusal is what the client is told of a message that is none.

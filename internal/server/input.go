@@ -4,14 +4,23 @@ import (
 	"sluice/internal/netloop"
 )
 
-// input is what was read from a client and not used yet. Its buffer is lent for
-// as long as the connection is not at rest; it grows for a head that does not
-// fit.
+// input is what was read from a client and not used yet. It is lent for as long
+// as the connection is not at rest, with its buffer; that grows for a head that
+// does not fit.
 type input struct {
 	conn     netloop.Conn
 	data     []byte
 	from, to int // what is not used
+	first    headBuffer
 }
+
+// begin makes it the input of a connection.
+func (in *input) begin(conn netloop.Conn) {
+	in.conn, in.data, in.from, in.to = conn, in.first[:], 0, 0
+}
+
+// end lets go of the connection.
+func (in *input) end() { in.conn, in.data = nil, nil }
 
 // bytes are what is not used; they are valid until the next fill.
 func (in *input) bytes() []byte { return in.data[in.from:in.to] }

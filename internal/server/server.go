@@ -87,6 +87,7 @@ type Listener struct {
 	limits  limits
 	clock   clock
 	driver  netloop.Driver // nil: net/http serves
+	inputs  buffers[input]
 	heads   buffers[headBuffer]
 	bodies  buffers[bodyBuffer]
 	model   atomic.Pointer[model.Listener] // what new requests are served by
