@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"syscall"
 	"time"
 
 	"sluice/internal/message"
@@ -105,18 +106,26 @@ func (l *link) mayReplay(err error) bool {
 	if !l.reused || l.came || l.ctx.Err() != nil || isKnown(err) || l.sender != nil && !l.sender.repeatable() {
 		return false
 	}
-	l.seen = l.arrived()
+	l.seen = l.arrived(err)
 	return !l.seen || idempotent(l.try.Request)
 }
 
-// arrived tells whether the endpoint's system may have got any of the request.
-func (l *link) arrived() bool {
+// arrived tells whether the endpoint may have got any of the request before its
+// connection ended with err: something was acknowledged. A connection that was
+// closed acknowledges with its end (FIN) all that had come. One that was reset
+// does not: what has come, and was read, may wait to be acknowledged for some
+// hundredths of a second. After a close, bytes are answered with a reset, too,
+// but then the system tells of the end, or of a broken pipe.
+func (l *link) arrived(err error) bool {
 	written := l.written
 	if l.sender != nil {
 		written = l.sender.reached(l)
 	}
 	if written == l.before {
 		return false
+	}
+	if !errors.Is(err, io.EOF) && !errors.Is(err, syscall.EPIPE) {
+		return true
 	}
 	acknowledged, known := acknowledged(l.conn)
 	return !known || acknowledged > l.before

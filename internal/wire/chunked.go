@@ -56,7 +56,7 @@ func NewChunked(limits Limits, used int) Chunked {
 }
 
 // Done tells whether the body has ended; a connection that ends before cuts it.
-func (c *Chunked) Done() bool { return c.state == done }
+func (c *Chunked) Done() bool { return c.state == done && c.err == nil }
 
 // Trailer returns the trailer fields; complete once Done, nil before. Those
 // that may not be trailers are left out (see ForbiddenTrailer).
