@@ -470,13 +470,17 @@ func (u *unaware) Write(p []byte) (int, error) {
 func rest(t testing.TB, o opened) *unaware {
 	t.Helper()
 	for _, s := range o.pool.shelves {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if len(s.idle) == 1 {
-			u := &unaware{Conn: s.idle[0].conn}
-			s.idle[0].conn = u
-			return u
+		l := s.pop()
+		if l == nil {
+			continue
 		}
+		u := &unaware{Conn: l.conn}
+		l.conn = u
+		o.pool.idle.Add(1)
+		s.mu.Lock()
+		s.idle = append(s.idle, l)
+		s.mu.Unlock()
+		return u
 	}
 	t.Fatal("no connection rests")
 	return nil

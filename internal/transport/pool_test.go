@@ -65,6 +65,14 @@ func inBackground(ctx context.Context, transport pipeline.Transport, path string
 	return done
 }
 
+// answered waits for an attempt in the background, which must succeed.
+func answered(t testing.TB, done <-chan error) {
+	t.Helper()
+	if err := within(t, "an answer", done); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestObserver(t *testing.T) {
 	each(t, func(t *bed) {
 		var c counts

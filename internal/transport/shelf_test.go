@@ -31,8 +31,8 @@ func TestIdleConnectionsRetire(t *testing.T) {
 		start := time.Now()
 		answer <- struct{}{}
 		answer <- struct{}{}
-		within(t, "an answer", first)
-		within(t, "an answer", second)
+		answered(t, first)
+		answered(t, second)
 		eventually(t, "both are closed", func() bool { return c.closed.Load() == 2 })
 		if took := time.Since(start); took < timeout {
 			t.Errorf("after %v", took)
@@ -40,7 +40,7 @@ func TestIdleConnectionsRetire(t *testing.T) {
 		late := inBackground(t.Context(), transport, "/") // whoever retires them has ended, and begins again
 		within(t, "a request", arrived)
 		answer <- struct{}{}
-		within(t, "an answer", late)
+		answered(t, late)
 		eventually(t, "the third is closed", func() bool { return c.closed.Load() == 3 })
 	})
 }
@@ -90,7 +90,7 @@ func TestLastUsedFirst(t *testing.T) {
 		eventually(t, "it is made", func() bool { return connections.Load() == 1 })
 		ask(t, transport, get("/")) // on the second
 		close(hold)
-		within(t, "an answer", first)
+		answered(t, first)
 		for range 3 {
 			if _, body := ask(t, transport, get("/")); body != "1" {
 				t.Errorf("it goes over connection %s", body)
@@ -136,19 +136,22 @@ func TestConnectionsMoveBetweenExecutors(t *testing.T) {
 // Attempts of all executors wait for few connections, and some of them give up.
 func TestWaitingOverExecutors(t *testing.T) {
 	var c counts
-	var serving, most atomic.Int64
+	observer := c.observer()
+	observer.Opened = func(_, _ string) {
+		if n := c.opened.Add(1) - c.closed.Load(); n > 2 {
+			t.Errorf("%d connections", n)
+		}
+	}
 	endpoint := scripted(t, func(p *peer) {
 		for head := p.head(); head != ""; head = p.head() {
-			most.Store(max(most.Load(), serving.Add(1)))
 			<-time.After(time.Duration(rand.IntN(300)) * time.Microsecond)
-			serving.Add(-1)
 			p.say(ok)
 			if rand.IntN(20) == 0 {
 				return
 			}
 		}
 	})
-	p, all := several(t, endpoint, setup{pool: model.Pool{MaxConnections: 2, MaxPending: 1000, MaxIdle: 1}, observer: c.observer()})
+	p, all := several(t, endpoint, setup{pool: model.Pool{MaxConnections: 2, MaxPending: 1000, MaxIdle: 1}, observer: observer})
 	var wait sync.WaitGroup
 	for i := range 12 {
 		wait.Go(func() {
@@ -169,9 +172,6 @@ func TestWaitingOverExecutors(t *testing.T) {
 		})
 	}
 	wait.Wait()
-	if n := most.Load(); n > 2 {
-		t.Errorf("%d at once", n)
-	}
 	p.Release()
 	eventually(t, "all places come back, and all is told", func() bool {
 		p.queue.mu.Lock()
@@ -193,7 +193,7 @@ func TestWaitingIsBounded(t *testing.T) {
 			t.Errorf("%d wait", n)
 		}
 		answer <- struct{}{}
-		within(t, "an answer", first)
+		answered(t, first)
 	})
 }
 
@@ -212,14 +212,14 @@ func TestRaceOfPosts(t *testing.T) {
 				if !strings.HasSuffix(head, "\r\n\r\n") {
 					return
 				}
+				if _, err := io.ReadFull(p, make([]byte, 4)); err != nil {
+					return
+				}
 				_, id, _ := strings.Cut(head, "Id: ")
 				id, _, _ = strings.Cut(id, "\r\n")
 				mu.Lock()
 				done[id]++
 				mu.Unlock()
-				if _, err := io.ReadFull(p, make([]byte, 4)); err != nil {
-					return
-				}
 				p.say(ok)
 			}
 		})
@@ -321,6 +321,7 @@ func noise(n int) string {
 
 // disturbed does an attempt that may be given up.
 func disturbed(t testing.TB, transport pipeline.Transport, random *rand.Rand) {
+	t.Helper()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
 	if random.IntN(5) == 0 {
