@@ -153,7 +153,7 @@ func (e *exchange) ends() bool {
 	case !e.client.expires.IsZero() && !time.Now().Before(e.client.expires):
 		return true
 	}
-	return (e.failed || e.content.abandoned()) && e.content.incomplete() && !e.content.small()
+	return e.content.incomplete() && !e.content.small()
 }
 
 // appendHead appends the head of the response. Fields that would break the

@@ -23,12 +23,12 @@ type content struct {
 	exchange *exchange
 	in       *input // of whoever reads
 	framing  wire.Body
-	left     int64 // of a sized body
 	chunked  wire.Chunked
 	limit    int64 // of bytes; 0: none
 	pace     pace
 
 	mu       sync.Mutex
+	left     int64         // of a sized body; changed by who reads alone
 	expected bool          // the client waits for 100 Continue
 	reading  bool          // a Read is under way
 	over     netloop.Event // set when that returns; nil: nobody waits
@@ -104,11 +104,10 @@ func (b *content) readSized(p []byte) (n int, err error) {
 	} else {
 		n, err = b.wait(func() (int, error) { return b.in.conn.Read(p) })
 	}
-	b.left -= int64(n)
 	switch {
 	case errors.Is(err, io.EOF):
 		return n, io.ErrUnexpectedEOF
-	case err == nil && b.left == 0:
+	case err == nil && int64(n) == b.left:
 		return n, io.EOF
 	}
 	return n, err
@@ -177,6 +176,9 @@ func (b *content) leave(n int, err error) (int, error) {
 	b.reading = false
 	if b.over != nil {
 		b.over.Set()
+	}
+	if b.framing == wire.Sized {
+		b.left -= int64(n)
 	}
 	beyond := b.limit > 0 && b.received+int64(n) > b.limit
 	if beyond {
@@ -295,28 +297,21 @@ func (b *content) settled(keep bool) bool {
 	b.pace = pace{}
 	buffer := b.exchange.client.listener.bodies.get()
 	defer b.exchange.client.listener.bodies.put(buffer)
-	for left := keepAliveBody; left > 0; {
-		var n int
-		var err error
-		if b.framing == wire.ChunkedBody {
-			n, err = b.readChunked(buffer[:])
-		} else {
-			n, err = b.readSized(buffer[:])
-		}
+	for {
+		n, err := b.readSized(buffer[:])
 		if err != nil {
 			return errors.Is(err, io.EOF)
 		}
-		left -= n
+		b.left -= int64(n)
 	}
-	return false
 }
 
-// small tells whether the rest of the body may be worth reading to keep the
-// connection. Where the client waits for 100 Continue it may never come.
+// small tells whether the rest of the body is known to be worth reading to keep
+// the connection. Where the client waits for 100 Continue it may never come.
 func (b *content) small() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.err == nil && !b.expected && b.left <= keepAliveBody
+	return b.err == nil && !b.expected && b.framing == wire.Sized && b.left <= keepAliveBody
 }
 
 // incomplete tells whether there is a rest that nobody has read.
@@ -324,13 +319,6 @@ func (b *content) incomplete() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return !b.none() && !b.whole
-}
-
-// abandoned tells whether nobody will read the rest.
-func (b *content) abandoned() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.closed && !b.whole
 }
 
 // failure is the failure of the body, or nil.
