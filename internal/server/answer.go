@@ -114,6 +114,10 @@ const defaultIdle = time.Minute
 // responseFraming is how the response goes out.
 func (e *exchange) responseFraming() (f wire.Framing) {
 	r := e.Response
+	if r.Body == nil || r.Length >= 0 && int64(message.Buffered(r.Body)) >= r.Length {
+		_ = e.content.Close() // what is answered is there: nobody reads it any more
+	}
+	e.content.skim()
 	e.closes = e.ends()
 	f.Close = e.closes
 	if e.request.Protocol == message.HTTP10 && !f.Close {

@@ -306,6 +306,31 @@ func (b *content) settled(keep bool) bool {
 	}
 }
 
+// skim throws away what is there of a body that nobody will read, so that a
+// small one costs no connection.
+func (b *content) skim() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.none() || !b.closed || b.reading || b.whole || b.err != nil || b.expected {
+		return
+	}
+	for b.in.buffered() > 0 && !b.whole {
+		if b.framing == wire.Sized {
+			n := min(b.left, int64(b.in.buffered()))
+			b.in.use(int(n))
+			b.left -= n
+			b.whole = b.left == 0
+			continue
+		}
+		used, _, err := b.chunked.Next(b.in.bytes())
+		b.in.use(used)
+		b.whole = b.chunked.Done()
+		if err != nil || used == 0 {
+			return
+		}
+	}
+}
+
 // small tells whether the rest of the body is known to be worth reading to keep
 // the connection. Where the client waits for 100 Continue it may never come.
 func (b *content) small() bool {

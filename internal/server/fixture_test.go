@@ -9,52 +9,17 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"sluice/internal/lease"
 	"sluice/internal/message"
 	"sluice/internal/model"
-	"sluice/internal/netloop"
 	"sluice/internal/pipeline"
 	"sluice/internal/server"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(halves{m}) }
-
-// halves runs the tests on both halves of the package: the adapter to net/http,
-// then the engine.
-type halves struct{ *testing.M }
-
-// engine tells whether tests run on the engine.
-var engine bool
-
-// ofAdapter leaves out a test of what the adapter alone does.
-func ofAdapter(t *testing.T, why string) {
-	t.Helper()
-	if engine {
-		t.Skip(why)
-	}
-}
-
-func (h halves) Run() int {
-	both := []bool{false, true}
-	if only := os.Getenv("SLUICE_TEST_HALF"); only != "" {
-		both = []bool{only == "engine"}
-	}
-	for _, engine = range both {
-		fmt.Println("=== engine:", engine)
-		if code := h.M.Run(); code != 0 {
-			return code
-		}
-	}
-	return 0
-}
 
 // patience is how long a test waits for what must come. It is reached only by
 // a test that fails.
@@ -71,7 +36,7 @@ type service struct {
 }
 
 func newService(serve func(x *pipeline.Exchange) error) *service {
-	return &service{serve: serve, done: map[*pipeline.Exchange]int{}, served: map[*pipeline.Exchange]int{}, ended: make(chan *pipeline.Exchange, 4096)}
+	return &service{serve: serve, done: map[*pipeline.Exchange]int{}, served: map[*pipeline.Exchange]int{}, ended: make(chan *pipeline.Exchange, 1<<16)}
 }
 
 func (s *service) Serve(x *pipeline.Exchange) error {
@@ -178,10 +143,8 @@ func startService(t *testing.T, o server.Options, wrap func(*service) pipeline.S
 	if wrap != nil {
 		o.Service = wrap(f.service)
 	}
-	if engine {
-		driver := netloop.NewGoroutines(slog.New(slog.DiscardHandler))
-		t.Cleanup(driver.Stop)
-		o.Driver = driver
+	if o.Driver == nil {
+		o.Driver = newDriver(t)
 	}
 	o.Log = slog.New(slog.NewTextHandler(f.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	f.set = new(lease.Registry).NewSet()
