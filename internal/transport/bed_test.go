@@ -82,7 +82,7 @@ func startGoroutines(t testing.TB) netloop.Executor {
 
 func startLoops(t testing.TB) []netloop.Executor {
 	t.Helper()
-	driver, err := netloop.NewLoops(2, log(t))
+	driver, err := newLoops(2, log(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,6 @@ import (
 
 	"sluice/internal/message"
 	"sluice/internal/model"
-	"sluice/internal/netloop"
 	"sluice/internal/pipeline"
 )
 
@@ -79,7 +78,7 @@ func TestStopEndsAttempts(t *testing.T) {
 		"sending a body":     func(body io.Reader) *message.Request { return post(body, message.Unknown) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			driver, err := netloop.NewLoops(1, discard)
+			driver, err := newLoops(1, discard)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -21,10 +21,11 @@ import (
 // system answers nobody else.
 func unreachable(t testing.TB) model.Endpoint {
 	t.Helper()
-	descriptor, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	descriptor, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
+	unix.CloseOnExec(descriptor)
 	t.Cleanup(func() { _ = unix.Close(descriptor) })
 	if err = unix.Bind(descriptor, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err == nil {
 		err = unix.Listen(descriptor, 0)
