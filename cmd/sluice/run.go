@@ -43,9 +43,11 @@ same path and then drains.`,
 		if err != nil {
 			return err
 		}
+		paceCollector()
+		loops := spareProcessors()
 		stdout, stderr := telemetry.NewSharedWriter(cmd.OutOrStdout()), telemetry.NewSharedWriter(cmd.ErrOrStderr())
 		log := telemetry.NewLogger(stderr, at)
-		gateway := app.New(app.Options{Source: file.New(path, file.Options{Logger: log}), Log: log, Stdout: stdout, Stderr: stderr, Sockets: sockets})
+		gateway := app.New(app.Options{Source: file.New(path, file.Options{Logger: log}), Log: log, Stdout: stdout, Stderr: stderr, Sockets: sockets, Loops: loops})
 		return serve(cmd, gateway, log, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2)
 	}
 	return cmd
