@@ -5,6 +5,7 @@ package app
 
 import (
 	"cmp"
+	"crypto/rand"
 	"io"
 	"log/slog"
 	"net"
@@ -13,7 +14,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"sluice/internal/admin"
@@ -117,7 +117,7 @@ func New(o Options) *Gateway {
 		Server:    server.Options{Service: &g.current, Log: o.Log, Listen: g.sockets.Listen, Connections: g.connections},
 		AccessLog: telemetry.Options{Logger: o.Log, Metrics: g.metrics, Stdout: o.Stdout, Stderr: o.Stderr},
 		Log:       o.Log,
-		Pseudonym: cmp.Or(g.sockets.Pseudonym, "sluice-"+strings.ReplaceAll(uuid.NewString(), "-", "")[:12]),
+		Pseudonym: cmp.Or(g.sockets.Pseudonym, "sluice-"+strings.ToLower(rand.Text()[:12])),
 	}
 	g.api = admin.New(g, o.Log)
 	return g
