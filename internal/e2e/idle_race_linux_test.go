@@ -6,12 +6,10 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"net/http"
 	"os"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -337,8 +335,17 @@ func (h *hasty) tell(t *testing.T, method string, fresh int, refused map[string]
 			t.Errorf("%s reached the endpoint %d times", id, n)
 		}
 	}
-	acknowledged := slices.Sorted(maps.Keys(h.swallowed))
-	if told := slices.Sorted(maps.Keys(refused)); !slices.Equal(told, acknowledged) && gatewaytest.Engine() != gatewaytest.Standard {
-		t.Errorf("answered with 502 were\n%v\nbut acknowledged and not answered\n%v", told, acknowledged)
+	if gatewaytest.Engine() == gatewaytest.Standard {
+		return // net/http has its own rules
+	}
+	for id := range refused {
+		if _, swallowed := h.swallowed[id]; !swallowed {
+			t.Errorf("%s was answered with 502, and no connection that closed had acknowledged it", id)
+		}
+	}
+	for id, reset := range h.swallowed {
+		if !refused[id] {
+			t.Errorf("%s was acknowledged by a connection that closed (reset: %t), and not answered with 502", id, reset)
+		}
 	}
 }

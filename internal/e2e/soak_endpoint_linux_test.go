@@ -156,6 +156,9 @@ func (e *soakEndpoint) reply(conn *net.TCPConn, rng *rand.Rand, plan soakPlan) b
 	if plan.framing == closing && plan.endpoint.where == stay {
 		return false
 	}
+	if plan.endpoint.where == inReply && (plan.method == http.MethodHead || plan.framing == sized && plan.answer == 0) {
+		plan.endpoint.where = after // it is whole, so the connection may be used again
+	}
 	return plan.endpoint.where == stay || e.leave(conn, plan)
 }
 
