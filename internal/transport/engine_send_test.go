@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"sluice/internal/message"
+	"sluice/internal/model"
 	"sluice/internal/netloop"
 	"sluice/internal/pipeline"
 )
@@ -232,6 +233,38 @@ func TestBodiesThatBreakTheirWord(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A body that panics ends its attempt, and no other.
+func TestBodyThatPanics(t *testing.T) {
+	driver, err := newLoops(1, discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer driver.Stop()
+	endpoint := scripted(t, func(p *peer) {
+		if head := p.head(); strings.HasPrefix(head, "GET") {
+			p.say(ok)
+		}
+		_, _ = io.Copy(io.Discard, p)
+	})
+	own := driver.Executors()[0]
+	p := newPool("up", endpoint, model.Pool{}, model.AttemptTimeouts{}, Observer{}, NewEngine(driver.Executors(), startGoroutines(t)))
+	defer p.Release()
+	body := &closeNoted{Reader: readerFunc(func([]byte) (int, error) { panic("a body") })}
+	request := post(nil, 5)
+	request.Body = body
+	do(own, func() {
+		var ctx netloop.Context
+		ctx.Init(own)
+		wantError(t, p.RoundTrip(&ctx, &pipeline.Attempt{Request: request}), pipeline.Internal)
+	})
+	if !body.closed.Load() {
+		t.Error("the body was not closed")
+	}
+	if _, text := ask(t, by(own, p), get("/")); text != "ok" {
+		t.Errorf("then got %q", text)
+	}
 }
 
 // What is held back for a go-ahead is not lost with a connection.

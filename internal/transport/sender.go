@@ -11,6 +11,7 @@ import (
 
 	"sluice/internal/message"
 	"sluice/internal/netloop"
+	"sluice/internal/pipeline"
 	"sluice/internal/wire"
 )
 
@@ -71,16 +72,23 @@ func (s *sender) start(l *link) error {
 
 // run is the task.
 func (s *sender) run() {
+	returned := false
+	defer func() {
+		if !returned { // the panic is the executor's to tell
+			s.fail(pipeline.NewError(pipeline.Internal, errors.New("reading the body panicked")))
+		}
+		s.close()
+		s.mu.Lock()
+		s.over = true
+		s.mu.Unlock()
+		s.finished.Set()
+	}()
 	engine := s.shelf.pool.engine
 	buffer := engine.takePiece()
 	for s.next(buffer) {
 	}
 	engine.pieces.Put(buffer)
-	s.close()
-	s.mu.Lock()
-	s.over = true
-	s.mu.Unlock()
-	s.finished.Set()
+	returned = true
 }
 
 // next reads a piece and writes it; false ends the sending.
