@@ -131,7 +131,7 @@ func TestWireResponsesInTwoPieces(t *testing.T) {
 				c, method := g.begin(t, "", script)
 				m, _ := c.receive(t, method)
 				g.answered(t, &m, "", "")
-				g.via(t, &m)
+				g.via(t, &m, "")
 				if m.text() != test.want || !m.whole {
 					t.Errorf("the answer is %q, whole: %v; want %q", m.text(), m.whole, test.want)
 				}

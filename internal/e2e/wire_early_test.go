@@ -29,7 +29,7 @@ func TestWireEarlyResponses(t *testing.T) {
 			c, method := g.begin(t, test.ask, &wireScript{early: true, out: out})
 			m, informed := c.receive(t, method)
 			g.answered(t, &m, "", "")
-			g.via(t, &m)
+			g.via(t, &m, "")
 			closes := cmp.Equal(m.take("Connection"), []string{"close"})
 			if m.text() != "HTTP/1.1 413 Content Too Large\nContent-Length: 2\n\nno" || len(informed) > 0 {
 				t.Errorf("the answer is %q after %q", m.text(), informed)
@@ -63,7 +63,7 @@ func TestWireExpect(t *testing.T) {
 			c.send(test.body)
 			m, informed := c.receive(t, "POST")
 			g.answered(t, &m, "", "")
-			g.via(t, &m)
+			g.via(t, &m, "")
 			if m.text() != "HTTP/1.1 200 OK\nContent-Length: 2\n\nok" || len(informed) > 0 {
 				t.Errorf("the answer is %q after %q", m.text(), informed)
 			}

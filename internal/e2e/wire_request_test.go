@@ -132,7 +132,7 @@ func (g *wireGroup) served(t *testing.T, c *wireClient, test wirePass) {
 		fields := m
 		ids = append(ids, fields.take("X-Request-ID")...)
 		g.answered(t, &m, "", "")
-		g.via(t, &m)
+		g.via(t, &m, "")
 		want := "HTTP/1.1 200 OK\nContent-Length: 2\n\nok"
 		if method == "HEAD" {
 			want = strings.TrimSuffix(want, "\n\nok")

@@ -46,7 +46,7 @@ func (g *wireGroup) answers(t *testing.T, tests []wireAnswer) {
 			m, informed := c.receive(t, method)
 			g.answered(t, &m, "", test.want)
 			if !wireNames(test.want, "Via") {
-				g.via(t, &m)
+				g.via(t, &m, test.out)
 			}
 			if !wireNames(test.want, "Connection") {
 				g.connection(t, &m, test.closes)

@@ -42,8 +42,9 @@ type Request struct {
 
 // Response is a response (RFC 9110 3.4).
 type Response struct {
-	Status int
-	Fields Fields // without Content-Length and Transfer-Encoding where Body is set
+	Protocol Protocol // of whoever sent it; empty where the gateway made it
+	Status   int
+	Fields   Fields // without Content-Length and Transfer-Encoding where Body is set
 
 	Body io.ReadCloser // nil: none
 	// Length of Body in bytes, or Unknown. With a nil Body it is what

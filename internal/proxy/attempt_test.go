@@ -220,7 +220,7 @@ func TestInformationalResponses(t *testing.T) {
 		got = append(got, fieldText(fields))
 	})
 	g.pass(x)
-	if text := strings.Join(got, "|"); text != "Link: </a>" {
+	if text := strings.Join(got, "|"); text != "Link: </a>\nVia: 1.1 "+pseudonym {
 		t.Errorf("got %q", text)
 	}
 	g.pass(exchange(t.Context(), get("/"))) // to a client that takes none

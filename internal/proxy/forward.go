@@ -93,7 +93,7 @@ func (f *forward) accept(response *message.Response) error {
 		response.Fields.Put(message.Upgrade, offered)
 		response.Fields.Put(message.Connection, "Upgrade")
 	}
-	appendTo(&response.Fields, message.Via, f.viaResponse)
+	appendTo(&response.Fields, message.Via, f.viaOf(response.Protocol))
 	if f.endpoint.Version != "" {
 		response.Fields.Put(message.XBackendVersion, f.endpoint.Version)
 	}
@@ -122,5 +122,14 @@ func atFault(err error) bool { return pipeline.AsError(err).Fault == pipeline.Up
 func (f *forward) Inform(status int, fields message.Fields) {
 	f.watch.Touch()
 	dropHops(&fields)
+	appendTo(&fields, message.Via, f.viaOf(message.HTTP11)) // HTTP/1.0 has none
 	f.x.Informer.Inform(status, fields)
+}
+
+// viaOf is the member of Via for a message of a protocol (RFC 9110 7.6.3).
+func (d *destination) viaOf(protocol message.Protocol) string {
+	if via, ok := d.via[protocol]; ok {
+		return via
+	}
+	return d.via[message.HTTP11]
 }

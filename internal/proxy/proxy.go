@@ -32,16 +32,14 @@ func New(route *model.Route, group *upstream.Group, gateway Gateway) pipeline.Ha
 	for _, protocol := range [...]message.Protocol{message.HTTP10, message.HTTP11, message.HTTP2, message.HTTP3} {
 		d.via[protocol] = strings.TrimPrefix(string(protocol), "HTTP/") + " " + gateway.Pseudonym
 	}
-	d.viaResponse = d.via[message.HTTP11]
 	return d
 }
 
 type destination struct {
-	route       *model.Route
-	group       *upstream.Group
-	gateway     Gateway
-	via         map[message.Protocol]string // what is appended to Via; not changed
-	viaResponse string                      // that of what endpoints answer
+	route   *model.Route
+	group   *upstream.Group
+	gateway Gateway
+	via     map[message.Protocol]string // what is appended to Via, by the protocol of the message; not changed
 }
 
 // Serve forwards one exchange.

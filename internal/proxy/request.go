@@ -115,7 +115,7 @@ func (d *destination) fields(x *pipeline.Exchange, fields message.Fields) messag
 	if x.ID != "" {
 		put(&fields, message.XRequestID, x.ID) // whatever Connection named
 	}
-	appendTo(&fields, message.Via, d.via[x.Request.Protocol])
+	appendTo(&fields, message.Via, d.viaOf(x.Request.Protocol))
 	return fields
 }
 

@@ -21,7 +21,7 @@ func (a *attempt) response(in *http.Response) (*message.Response, error) {
 	if in.Close && in.Header["Connection"] == nil {
 		in.Header["Connection"] = a.turn.options()
 	}
-	out := &message.Response{Status: in.StatusCode, Fields: fieldsOf(in.Header), Length: message.Unknown}
+	out := &message.Response{Protocol: message.Protocol(in.Proto), Status: in.StatusCode, Fields: fieldsOf(in.Header), Length: message.Unknown}
 	switch {
 	case slices.ContainsFunc(out.Fields, invalid):
 		return nil, a.refuse(in, "invalid field")

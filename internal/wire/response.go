@@ -14,7 +14,7 @@ const statusPrefix = "HTTP/"
 // given method at the front of data, as RequestHead does for requests: n,
 // scanned, limits, strings and errors are the same.
 //
-// It sets Status and Length of r and appends to r.Fields, all but
+// It sets Protocol, Status and Length of r and appends to r.Fields, all but
 // Content-Length and Transfer-Encoding. Length is of the body; in an answer to
 // HEAD and in a 304 it is what Content-Length tells, else message.Unknown
 // where there is no body. An informational response (1xx) is a response of its
@@ -46,7 +46,7 @@ func ResponseHead(r *message.Response, data []byte, scanned int, method string, 
 	if err != nil {
 		return 0, f, err
 	}
-	r.Status = status
+	r.Protocol, r.Status = protocol, status
 	if end == 0 {
 		return 0, f, fault
 	}
