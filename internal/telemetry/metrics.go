@@ -24,6 +24,7 @@ type Metrics struct {
 	errors           *family[prometheus.Counter]
 	downstream       *family[prometheus.Gauge]
 	pathViolations   *family[prometheus.Counter]
+	listeners        cache[string, *ListenerMetrics]
 	upstreamUses     *family[prometheus.Counter]
 	upstreamActive   *family[prometheus.Gauge]
 	upstreamSeconds  *family[prometheus.Observer]

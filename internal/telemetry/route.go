@@ -114,9 +114,15 @@ type ListenerMetrics struct {
 	violations  prometheus.Counter
 }
 
-// Listener returns what counts for the listener with a name.
+// Listener returns what counts for the listener with a name. It is called for
+// each connection: names that it saw before cost no lock.
 func (m *Metrics) Listener(name string) *ListenerMetrics {
-	return &ListenerMetrics{connections: m.downstream.get(name), violations: m.pathViolations.get(name)}
+	if known, ok := m.listeners.load(name); ok {
+		return known
+	}
+	made := &ListenerMetrics{connections: m.downstream.get(name), violations: m.pathViolations.get(name)}
+	m.listeners.store(name, made)
+	return made
 }
 
 // ConnectionOpened counts a client's connection in, until ConnectionClosed.
