@@ -132,7 +132,7 @@ func TestExpect(t *testing.T) {
 	t.Run("the first read asks for the body", func(t *testing.T) {
 		proceed := make(chan struct{})
 		f := start(t, func(x *pipeline.Exchange) error {
-			<-proceed
+			await(x, proceed)
 			return swallow(x)
 		})
 		c := f.dial().send(post(head, ""))
@@ -189,7 +189,9 @@ func TestExpect(t *testing.T) {
 	t.Run("HTTP/1.0 has no such thing", func(t *testing.T) {
 		f := start(t, swallow)
 		c := f.dial().send("POST / HTTP/1.0\r\nContent-Length: 3\r\nExpect: 100-continue\r\n\r\nabc")
-		c.read("HTTP/1.0 200 OK\r\n")
+		if response, body := c.answer("POST"); response.StatusCode != 200 || body != "3" {
+			t.Errorf("%d %q", response.StatusCode, body)
+		}
 		f.next(t)
 	})
 }
@@ -223,7 +225,7 @@ func TestAnEarlyResponse(t *testing.T) {
 	reading, read := make(chan struct{}), make(chan error, 1)
 	f := start(t, func(x *pipeline.Exchange) error {
 		body := x.Request.Body
-		go func() {
+		aside(x, func() {
 			first := make([]byte, 3)
 			_, err := io.ReadFull(body, first)
 			close(reading)
@@ -231,8 +233,8 @@ func TestAnEarlyResponse(t *testing.T) {
 				_, err = io.ReadAll(body)
 			}
 			read <- err
-		}()
-		<-reading
+		})
+		await(x, reading)
 		x.Response = reply(200, "early")
 		return nil
 	})
@@ -259,6 +261,12 @@ func TestTheRestOfABody(t *testing.T) {
 		x.Response.Length = message.Unknown
 		return nil
 	}
+	there := func(x *pipeline.Exchange) error {
+		x.Response = &message.Response{Status: 200, Body: message.Text("ignored"), Length: 7}
+		return nil
+	}
+	// The engine says that the connection ends, where it does not know that the
+	// rest is small.
 	tests := []struct {
 		name     string
 		serve    func(x *pipeline.Exchange) error
@@ -267,14 +275,15 @@ func TestTheRestOfABody(t *testing.T) {
 		announce bool
 	}{
 		{"small, ignored", ignore, post("Content-Length: 3\r\n", "123"), true, false},
-		{"small in chunks, ignored", ignore, post(chunkedField, "3\r\n123\r\n0\r\n\r\n"), true, false},
-		{"small in chunks, a stream", stream, post(chunkedField, "3\r\n123\r\n0\r\n\r\n"), true, false},
+		{"small in chunks, ignored", ignore, post(chunkedField, "3\r\n123\r\n0\r\n\r\n"), !engine, engine},
+		{"small in chunks, a stream", stream, post(chunkedField, "3\r\n123\r\n0\r\n\r\n"), !engine, engine},
+		{"small in chunks, the answer is there", there, post(chunkedField, "3\r\n123\r\n0\r\n\r\n"), true, false},
 		{"small, refused", refuse, post("Content-Length: 3\r\n", "123"), true, false},
-		{"large, ignored", ignore, post(fmt.Sprintf("Content-Length: %d\r\n", large), strings.Repeat("x", large)), false, false},
+		{"large, ignored", ignore, post(fmt.Sprintf("Content-Length: %d\r\n", large), strings.Repeat("x", large)), false, engine},
 		{"large, refused", refuse, post(fmt.Sprintf("Content-Length: %d\r\n", large), strings.Repeat("x", large)), false, true},
-		{"large in chunks, ignored", ignore, post(chunkedField, fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", large, strings.Repeat("x", large))), false, false},
+		{"large in chunks, ignored", ignore, post(chunkedField, fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", large, strings.Repeat("x", large))), false, engine},
 		{"it never comes", ignore, post("Content-Length: 3\r\n", "1"), false, false},
-		{"it is malformed, and hides a request", ignore, post(chunkedField, "3\r\n123"+get("/hidden")), false, false},
+		{"it is malformed, and hides a request", ignore, post(chunkedField, "3\r\n123"+get("/hidden")), false, engine},
 		{"it hides a request, and the connection ends", refuse, post(fmt.Sprintf("Content-Length: %d\r\n", large), get("/hidden")), false, true},
 	}
 	for _, test := range tests {
@@ -314,17 +323,14 @@ func TestTheRestOfABody(t *testing.T) {
 }
 
 func TestHalfClose(t *testing.T) {
-	serve := func(x *pipeline.Exchange) error {
-		select {
-		case <-x.Context().Done():
-			return contextCause(x)
-		case <-time.After(100 * time.Millisecond): // long enough for the context to end
+	t.Run("serve", func(t *testing.T) {
+		f := start(t, func(x *pipeline.Exchange) error {
+			if err := pause(x, 100*time.Millisecond); err != nil { // long enough for the context to end
+				return err
+			}
 			x.Response = reply(200, "served")
 			return nil
-		}
-	}
-	t.Run("serve", func(t *testing.T) {
-		f := start(t, serve, halfClose)
+		}, halfClose)
 		c := f.dial().send(get("/1") + get("/2"))
 		c.closeWrite()
 		for range 2 {
@@ -335,7 +341,7 @@ func TestHalfClose(t *testing.T) {
 		c.ends()
 	})
 	t.Run("cancel", func(t *testing.T) {
-		f := start(t, serve)
+		f := start(t, canceled)
 		c := f.dial().send(get("/"))
 		c.closeWrite()
 		c.ends()
@@ -347,8 +353,7 @@ func TestHalfClose(t *testing.T) {
 		waiting := make(chan struct{})
 		f := start(t, func(x *pipeline.Exchange) error {
 			close(waiting)
-			<-x.Context().Done()
-			return contextCause(x)
+			return canceled(x)
 		}, halfClose)
 		c := f.dial().send(get("/"))
 		<-waiting

@@ -13,6 +13,7 @@ import (
 
 	"sluice/internal/message"
 	"sluice/internal/model"
+	"sluice/internal/netloop"
 	"sluice/internal/pipeline"
 	"sluice/internal/server"
 )
@@ -77,8 +78,7 @@ func TestYieldWaitsForOneMore(t *testing.T) {
 		if x.Request.Path != "/stream" {
 			return text(x.Request.Path)(x)
 		}
-		x.Response = &message.Response{Status: 200, Body: body, Length: message.Unknown}
-		return nil
+		return body.respond(x, message.Unknown)
 	})
 	c := f.dial().send(get("/stream"))
 	response := c.head("GET")
@@ -116,7 +116,7 @@ func (q *queue) SetDeadline(t time.Time) error {
 // TestReleaseServesWhoWaits: who has connected, and asked, gets an answer though
 // nobody had accepted the connection yet.
 func TestReleaseServesWhoWaits(t *testing.T) {
-	f := startWith(t, server.Options{Listen: func(network, address string) (net.Listener, error) {
+	options := server.Options{Listen: func(network, address string) (net.Listener, error) {
 		l, err := net.Listen(network, address)
 		if err != nil {
 			return nil, err
@@ -126,7 +126,13 @@ func TestReleaseServesWhoWaits(t *testing.T) {
 			t.Fatalf("a %T", l)
 		}
 		return &queue{TCPListener: tcp, end: make(chan struct{})}, nil
-	}}, text("ok"))
+	}}
+	if engine {
+		driver := newStaged(t)
+		driver.queued = true
+		options = server.Options{Driver: driver}
+	}
+	f := startWith(t, options, text("ok"))
 	var waiting []*client
 	for range 5 {
 		waiting = append(waiting, f.dial().send(get("/")))
@@ -181,6 +187,7 @@ func (l sleepyListener) Accept() (net.Conn, error) {
 // TestReleaseSparesWhoHasAsked: a connection is not idle if a request has
 // arrived, even where nobody has read it yet.
 func TestReleaseSparesWhoHasAsked(t *testing.T) {
+	ofAdapter(t, "the engine has a test of its own")
 	gate := new(sync.RWMutex)
 	f := startWith(t, server.Options{Listen: func(network, address string) (net.Listener, error) {
 		l, err := net.Listen(network, address)
@@ -201,6 +208,30 @@ func TestReleaseSparesWhoHasAsked(t *testing.T) {
 	until(t, "the arrival", func() bool { return f.listener.Pending() == 1 })
 	f.listener.Release()
 	gate.Unlock()
+	if response, body := c.answer("GET"); body != "ok" || !response.Close {
+		t.Errorf("%q, closes: %v", body, response.Close)
+	}
+}
+
+// The same where the engine reads: the second time a task is about to serve the
+// connection, it is held up.
+func TestTheEngineSparesWhoHasAsked(t *testing.T) {
+	driver := newStaged(t)
+	came, proceed := make(chan struct{}, 2), make(chan struct{}, 1)
+	driver.serves = func(c netloop.Conn) {
+		came <- struct{}{}
+		c.Executor().Block(func() { <-proceed })
+	}
+	f := startWith(t, server.Options{Driver: driver}, text("ok"))
+	c := f.dial()
+	proceed <- struct{}{}
+	c.send(get("/")).answer("GET")
+	f.next(t)
+	<-came
+	c.send(get("/"))
+	<-came
+	f.listener.Release()
+	proceed <- struct{}{}
 	if response, body := c.answer("GET"); body != "ok" || !response.Close {
 		t.Errorf("%q, closes: %v", body, response.Close)
 	}

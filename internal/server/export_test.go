@@ -27,6 +27,11 @@ func (l *Listener) Parting() int {
 	return l.count(func(c member) bool { return c.stands().parting.Load() })
 }
 
+// Resting counts the connections that have had an exchange and have none now.
+func (l *Listener) Resting() int {
+	return l.count(func(c member) bool { return c.stands().served.Load() && !c.stands().busy.Load() })
+}
+
 func (l *Listener) count(which func(member) bool) (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

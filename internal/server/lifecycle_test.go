@@ -31,10 +31,16 @@ func newHeld() *held { return &held{begun: make(chan struct{}, 16), proceed: mak
 func (h *held) serve(x *pipeline.Exchange) error {
 	if x.Request.Path == "/slow" {
 		h.begun <- struct{}{}
-		select {
-		case <-h.proceed:
-		case <-x.Context().Done():
-			return contextCause(x)
+		var ended error
+		x.Wait(func() {
+			select {
+			case <-h.proceed:
+			case <-x.Context().Done():
+				ended = contextCause(x)
+			}
+		})
+		if ended != nil {
+			return ended
 		}
 	}
 	x.Response = reply(200, x.Request.Path)
@@ -54,7 +60,17 @@ func TestKeepAliveAndIdle(t *testing.T) {
 
 func TestReadHeaderTimeout(t *testing.T) {
 	f := start(t, text("ok"), func(m *model.Listener) { m.Timeouts.ReadHeader = 50 * time.Millisecond })
-	f.dial().send("GET / HTTP/1.1\r\nHost: a\r\nX: ").ends()
+	f.dial().ends()
+	c := f.dial().send("GET / HTTP/1.1\r\nHost: a\r\nX: ")
+	if engine { // net/http closes without a word
+		if response, body := c.answer("GET"); response.StatusCode != 408 || !response.Close || !strings.Contains(body, `"request_timeout"`) {
+			t.Errorf("%d, closes: %v, %s", response.StatusCode, response.Close, body)
+		}
+		if x := f.next(t); x.Err == nil || x.Err.Word != pipeline.RequestTimeout {
+			t.Errorf("%v", x.Err)
+		}
+	}
+	c.ends()
 }
 
 func TestHeaderLimit(t *testing.T) {
@@ -75,6 +91,7 @@ func TestMalformedRequestsReachNobody(t *testing.T) {
 }
 
 func TestReloadOfTimeouts(t *testing.T) {
+	ofAdapter(t, "the engine changes them on connections that there are")
 	h := newHeld()
 	f := start(t, h.serve)
 	idle, busy := f.dial(), f.dial()
@@ -97,6 +114,36 @@ func TestReloadOfTimeouts(t *testing.T) {
 	idle.ends()
 	if response, body := f.dial().send(get("/new")).answer("GET"); body != "/new" || response.Close {
 		t.Errorf("a new one: %q, closes: %v", body, response.Close)
+	}
+}
+
+// The engine goes by what a connection's listener has now, and closes none.
+func TestReloadOfTimeoutsOfTheEngine(t *testing.T) {
+	ofEngine(t, "net/http cannot change them")
+	h := newHeld()
+	f := start(t, h.serve)
+	idle, busy, silent := f.dial(), f.dial(), f.dial()
+	if response, _ := idle.send(get("/")).answer("GET"); response.Close {
+		t.Error("closes")
+	}
+	busy.send(get("/slow"))
+	<-h.begun
+	until(t, "three connections, one at rest", func() bool { return f.listener.Status().Connections == 3 && f.listener.Resting() == 1 })
+	next := *f.model
+	next.Timeouts.Idle, next.Timeouts.ReadHeader = time.Second, time.Second
+	f.listener.Serve(&next)
+	if response, body := idle.send(get("/again")).answer("GET"); body != "/again" || response.Close { // it was not cut
+		t.Errorf("the idle one: %q, closes: %v", body, response.Close)
+	}
+	if response, body := silent.send(get("/first")).answer("GET"); body != "/first" || response.Close {
+		t.Errorf("the silent one: %q, closes: %v", body, response.Close)
+	}
+	h.proceed <- struct{}{}
+	if response, body := busy.answer("GET"); body != "/slow" || response.Close {
+		t.Errorf("the one under way: %q, closes: %v", body, response.Close)
+	}
+	for _, c := range []*client{idle, silent, busy, f.dial()} { // the last one without a word
+		c.ends()
 	}
 }
 
@@ -195,10 +242,7 @@ func TestReleaseSparesANewConnection(t *testing.T) {
 // The head of this one went out before the release.
 func TestReleaseClosesAfterAResponseThatDidNotSaySo(t *testing.T) {
 	body := newStream()
-	f := start(t, func(x *pipeline.Exchange) error {
-		x.Response = &message.Response{Status: 200, Body: body, Length: message.Unknown}
-		return nil
-	})
+	f := start(t, func(x *pipeline.Exchange) error { return body.respond(x, message.Unknown) })
 	c := f.dial().send(get("/"))
 	response := c.head("GET")
 	f.listener.Release()
@@ -265,10 +309,7 @@ func TestShutdown(t *testing.T) {
 	})
 	t.Run("cuts a response that ends with the connection so that it shows", func(t *testing.T) {
 		body := newStream()
-		f := start(t, func(x *pipeline.Exchange) error {
-			x.Response = &message.Response{Status: 200, Body: body, Length: message.Unknown}
-			return nil
-		})
+		f := start(t, func(x *pipeline.Exchange) error { return body.respond(x, message.Unknown) })
 		c := f.dial().send("GET / HTTP/1.0\r\n\r\n")
 		c.head("GET")
 		body.parts <- "begun"
@@ -286,7 +327,7 @@ func TestShutdown(t *testing.T) {
 	t.Run("does not wait for one that does not end", func(t *testing.T) {
 		stuck := make(chan struct{})
 		f := start(t, func(x *pipeline.Exchange) error {
-			<-stuck
+			await(x, stuck)
 			x.Response = reply(200, "")
 			return nil
 		})
@@ -327,7 +368,7 @@ func TestConnectionsWaitForServe(t *testing.T) {
 	registry := new(lease.Registry)
 	s := newService(text("ok"))
 	set := registry.NewSet()
-	l := server.Acquire(set, defaults(), server.Options{Service: s})
+	l := server.Acquire(set, defaults(), server.Options{Service: s, Driver: newDriver(t)})
 	if err := set.Commit(); err != nil {
 		t.Fatal(err)
 	}
@@ -463,6 +504,7 @@ func (f *flaky) Accept() (net.Conn, error) {
 }
 
 func TestAcceptFailures(t *testing.T) {
+	ofAdapter(t, "the engine's driver accepts")
 	listen := func(network, address string) (net.Listener, error) {
 		l, err := net.Listen(network, address)
 		f := &flaky{Listener: l}
@@ -482,6 +524,7 @@ func TestAcceptFailures(t *testing.T) {
 }
 
 func TestAcceptFailuresDoNotOutliveTheListener(t *testing.T) {
+	ofAdapter(t, "the engine's driver accepts")
 	listen := func(network, address string) (net.Listener, error) {
 		l, err := net.Listen(network, address)
 		f := &flaky{Listener: l}
@@ -490,4 +533,31 @@ func TestAcceptFailuresDoNotOutliveTheListener(t *testing.T) {
 	}
 	f := startWith(t, server.Options{Listen: listen}, text("never"))
 	until(t, "a long pause", func() bool { return strings.Contains(f.log.String(), "retry_in=160ms") })
+}
+
+// The engine's driver may fail to take the socket up.
+func TestASocketThatIsTakenUpLater(t *testing.T) {
+	driver := newStaged(t)
+	driver.failures.Store(1)
+	f := startWith(t, server.Options{Driver: driver}, text("ok"))
+	if _, body := f.dial().send(get("/")).answer("GET"); body != "ok" {
+		t.Errorf("%q", body)
+	}
+	if log := f.log.String(); strings.Count(log, "cannot accept connections") != 1 || !strings.Contains(log, `listener=web error="too many open files" retry_in=1s`) {
+		t.Errorf("logged: %s", log)
+	}
+}
+
+func TestASocketThatIsNeverTakenUp(t *testing.T) {
+	driver := newStaged(t)
+	driver.failures.Store(1 << 30)
+	f := startWith(t, server.Options{Driver: driver}, text("never"))
+	if err := f.listener.Shutdown(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if conn, err := net.Dial("tcp", f.listener.Addr().String()); err == nil {
+		conn.Close()
+		t.Error("it still listens")
+	}
+	f.listener.Serve(f.model) // as after the pause, and nothing
 }

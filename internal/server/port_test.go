@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"sluice/internal/lease"
+	"sluice/internal/netloop"
 	"sluice/internal/server"
 )
 
@@ -26,6 +27,7 @@ type gateway struct {
 	ports    server.Ports
 	registry lease.Registry
 	service  *service
+	driver   netloop.Driver
 	set      *lease.Set
 	listener *server.Listener
 	old      []*server.Listener
@@ -38,7 +40,7 @@ func (g *gateway) load(address, more string) {
 	m := defaults()
 	m.Address = address
 	set := g.registry.NewSet()
-	options := server.Options{Service: g.service, Listen: g.ports.Listen}
+	options := server.Options{Service: g.service, Listen: g.ports.Listen, Driver: g.driver}
 	listener := server.Acquire(set, m, options)
 	g.ports.Expect([]string{address, more})
 	if more != "" {
@@ -138,7 +140,7 @@ func TestAddressChangesOnItsPort(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer taken.Close()
-			g := &gateway{T: t, service: newService(text("ok"))}
+			g := &gateway{T: t, service: newService(text("ok")), driver: newDriver(t)}
 			g.load(net.JoinHostPort(test.hosts[0], port), "")
 			defer func() {
 				for _, l := range append(g.old, g.listener) {

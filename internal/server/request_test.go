@@ -2,7 +2,9 @@ package server_test
 
 import (
 	"io"
+	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,7 +14,24 @@ import (
 	"sluice/internal/pipeline"
 )
 
-func TestRequestAdapter(t *testing.T) {
+// sorted is a list of fields without what the adapter does not keep: the
+// spelling of names, the order of the lines but of one name, and that of Trailer.
+func sorted(fields message.Fields) message.Fields {
+	fields = fields.Clone()
+	for i := range fields {
+		field := &fields[i]
+		field.Name = http.CanonicalHeaderKey(field.Name)
+		if field.ID == message.Trailer {
+			names := strings.Split(field.Value, ", ")
+			slices.Sort(names)
+			field.Value = strings.Join(names, ", ")
+		}
+	}
+	slices.SortStableFunc(fields, func(a, b message.Field) int { return strings.Compare(a.Name, b.Name) })
+	return fields
+}
+
+func TestRequests(t *testing.T) {
 	tests := []struct {
 		name string
 		raw  string
@@ -20,7 +39,7 @@ func TestRequestAdapter(t *testing.T) {
 		body string
 	}{
 		{
-			name: "origin form, fields sorted, lines in order",
+			name: "origin form, lines in order",
 			raw:  "GET /a%2fb//c/../%7e?q=%zz;&x HTTP/1.1\r\nHost: Example.com:80\r\nx-b: 2\r\nX-A: 1\r\nX-B: 1\r\nUser-Agent: raw\r\n\r\n",
 			want: message.Request{
 				Protocol: message.HTTP11, Method: "GET", Scheme: "http", Target: "/a%2fb//c/../%7e?q=%zz;&x", Host: "Example.com:80", Path: "/a%2fb//c/../%7e", Query: "?q=%zz;&x",
@@ -88,13 +107,17 @@ func TestRequestAdapter(t *testing.T) {
 			var before, after message.Fields
 			f := start(t, func(x *pipeline.Exchange) error {
 				got, peer = *x.Request, x.Peer
+				trailer := x.Request.Trailer
+				if trailer == nil {
+					trailer = func() message.Fields { return nil }
+				}
 				if x.Request.Body != nil {
-					before = x.Request.Trailer()
+					before = trailer()
 					all, err := io.ReadAll(x.Request.Body)
 					if err != nil {
 						return err
 					}
-					body, after = string(all), x.Request.Trailer()
+					body, after = string(all), trailer()
 				}
 				x.Response = reply(200, "ok")
 				return nil
@@ -104,10 +127,10 @@ func TestRequestAdapter(t *testing.T) {
 				t.Fatalf("status %d", response.StatusCode)
 			}
 			x := f.next(t)
-			if (got.Body != nil) != (got.Length != 0) || (got.Trailer != nil) != (got.Length != 0) {
+			if (got.Body != nil) != (got.Length != 0) || got.Trailer == nil && got.Length == message.Unknown || got.Trailer != nil && got.Length == 0 {
 				t.Errorf("body %v and trailer %v with length %d", got.Body != nil, got.Trailer != nil, got.Length)
 			}
-			got.Body, got.Trailer = nil, nil
+			got.Body, got.Trailer, got.Fields = nil, nil, sorted(got.Fields)
 			if diff := cmp.Diff(test.want, got); diff != "" {
 				t.Error(diff)
 			}
@@ -121,7 +144,7 @@ func TestRequestAdapter(t *testing.T) {
 			if strings.Contains(test.raw, "X-Late") {
 				trailers = message.Fields{{Name: "X-Late", Value: "2"}, {Name: "X-Sum", Value: "1"}}
 			}
-			if diff := cmp.Diff(trailers, after); diff != "" || before != nil {
+			if diff := cmp.Diff(trailers, sorted(after)); diff != "" || before != nil {
 				t.Error(before, diff)
 			}
 		})

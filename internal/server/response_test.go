@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -39,7 +38,7 @@ func TestResponsesAsTheyGoOut(t *testing.T) {
 		name     string
 		request  string
 		response *message.Response
-		want     string // heads sorted as net/http does
+		want     string // see means
 		closes   bool
 	}{
 		{
@@ -55,27 +54,27 @@ func TestResponsesAsTheyGoOut(t *testing.T) {
 		{
 			name: "trailers, announced and not, forbidden ones left out", request: request,
 			response: chunks(func() message.Fields {
-				return message.Fields{{Name: "x-sum", Value: "1"}, {Name: "X-Late", Value: "2"}, {Name: "Content-Length", Value: "3"}, {Name: "Authorization", Value: "4"}, {Name: "X-Bad", Value: "\n"}}
+				return message.Fields{{Name: "x-sum", Value: "1"}, {Name: "X-Late", Value: "2"}, {Name: "Content-Length", Value: "3", ID: message.ContentLength}, {Name: "Authorization", Value: "4", ID: message.Authorization}, {Name: "X-Bad", Value: "\n"}}
 			}, "Trailer", "X-Sum", "X-Sum", "in the head"),
 			want: "HTTP/1.1 200 OK\r\nDate: today\r\nTrailer: X-Sum\r\nX-Request-ID: id-1\r\nX-Sum: in the head\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nX-Late: 2\r\nX-Sum: 1\r\n\r\n",
 		},
 		{
 			name: "unknown length to HTTP/1.0", request: "GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", closes: true,
 			response: chunks(func() message.Fields { return message.Fields{{Name: "X-T", Value: "1"}} }),
-			want:     "HTTP/1.0 200 OK\r\nDate: today\r\nX-Request-ID: id-1\r\n\r\nhello",
+			want:     "HTTP/1.1 200 OK\r\nDate: today\r\nX-Request-ID: id-1\r\nConnection: close\r\n\r\nhello",
 		},
 		{
 			name: "no trailers to HTTP/1.0", request: "GET / HTTP/1.0\r\n\r\n", closes: true,
 			response: chunks(func() message.Fields { return message.Fields{{Name: "X-Sum", Value: "1"}} }, "Trailer", "X-Sum"),
-			want:     "HTTP/1.0 200 OK\r\nDate: today\r\nX-Request-ID: id-1\r\n\r\nhello",
+			want:     "HTTP/1.1 200 OK\r\nDate: today\r\nX-Request-ID: id-1\r\nConnection: close\r\n\r\nhello",
 		},
 		{
 			name: "HTTP/1.0 keep-alive", request: "GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", response: reply(200, "ok"),
-			want: "HTTP/1.0 200 OK\r\nContent-Length: 2\r\nDate: today\r\nX-Request-ID: id-1\r\nConnection: keep-alive\r\n\r\nok",
+			want: "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nDate: today\r\nX-Request-ID: id-1\r\nConnection: keep-alive\r\n\r\nok",
 		},
 		{
 			name: "HTTP/1.0", request: "GET / HTTP/1.0\r\n\r\n", response: reply(200, "ok"), closes: true,
-			want: "HTTP/1.0 200 OK\r\nContent-Length: 2\r\nDate: today\r\nX-Request-ID: id-1\r\n\r\nok",
+			want: "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nDate: today\r\nX-Request-ID: id-1\r\nConnection: close\r\n\r\nok",
 		},
 		{
 			name: "the client closes", request: "GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", response: reply(200, "ok"), closes: true,
@@ -115,7 +114,7 @@ func TestResponsesAsTheyGoOut(t *testing.T) {
 		},
 		{
 			name: "a status without a name", request: request, response: reply(599, "x"),
-			want: "HTTP/1.1 599 status code 599\r\nContent-Length: 1\r\nDate: today\r\nX-Request-ID: id-1\r\n\r\nx",
+			want: "HTTP/1.1 599 \r\nContent-Length: 1\r\nDate: today\r\nX-Request-ID: id-1\r\n\r\nx",
 		},
 	}
 	for _, test := range tests {
@@ -135,7 +134,7 @@ func TestResponsesAsTheyGoOut(t *testing.T) {
 				return nil
 			}))
 			c := f.dial().send(test.request)
-			c.read(test.want)
+			c.means(test.want)
 			x := f.next(t)
 			if x.Err != nil {
 				t.Errorf("it ended with %v", x.Err)
@@ -198,6 +197,7 @@ func TestPipelining(t *testing.T) {
 
 // stream is a body that gives what is sent on it, at once.
 type stream struct {
+	x      *pipeline.Exchange // whose response it is
 	parts  chan string
 	failed error // after parts; nil: io.EOF
 	rest   string
@@ -206,9 +206,16 @@ type stream struct {
 
 func newStream() *stream { return &stream{parts: make(chan string), closed: make(chan struct{})} }
 
+// respond makes it the body of a response.
+func (s *stream) respond(x *pipeline.Exchange, length int64) error {
+	s.x = x
+	x.Response = &message.Response{Status: 200, Body: s, Length: length}
+	return nil
+}
+
 func (s *stream) Read(p []byte) (int, error) {
 	if s.rest == "" {
-		part, ok := <-s.parts
+		part, ok := await(s.x, s.parts)
 		if !ok {
 			if s.failed != nil {
 				return 0, s.failed
@@ -230,10 +237,7 @@ func (s *stream) Close() error {
 func TestEveryPartIsSentAtOnce(t *testing.T) {
 	for _, length := range []int64{message.Unknown, 15} {
 		body := newStream()
-		f := start(t, func(x *pipeline.Exchange) error {
-			x.Response = &message.Response{Status: 200, Body: body, Length: length}
-			return nil
-		})
+		f := start(t, func(x *pipeline.Exchange) error { return body.respond(x, length) })
 		c := f.dial().send(get("/"))
 		response := c.head("GET") // before any part
 		got := make([]byte, 5)
@@ -280,7 +284,9 @@ func TestABodyThatFails(t *testing.T) {
 			body := newStream()
 			body.failed = test.failed
 			f := start(t, func(x *pipeline.Exchange) error {
-				x.Response = &message.Response{Status: 200, Body: body, Length: test.length}
+				if err := body.respond(x, test.length); err != nil {
+					return err
+				}
 				if test.panics {
 					x.Response.Body = panicking{body}
 				}
@@ -385,6 +391,7 @@ func TestErrorsBecomeProblemDocuments(t *testing.T) {
 }
 
 func TestAnAbortIsPassedOn(t *testing.T) {
+	ofAdapter(t, "it is a word of net/http")
 	closed := &closeCounter{ReadCloser: io.NopCloser(strings.NewReader(""))}
 	f := start(t, func(x *pipeline.Exchange) error {
 		x.Response = &message.Response{Status: 200, Body: closed}
@@ -422,7 +429,8 @@ func TestInformationalResponses(t *testing.T) {
 		return nil
 	}))
 	c := f.dial().send(get("/"))
-	c.read("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\nLink: </b>\r\n\r\nHTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\nDate: today\r\nX-Request-ID: id-1\r\n\r\nok")
+	c.read("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\nLink: </b>\r\n\r\nHTTP/1.1 102 Processing\r\n\r\n")
+	c.means("HTTP/1.1 200 OK\r\nContent-Length: 2\r\nDate: today\r\nX-Request-ID: id-1\r\n\r\nok")
 	x := f.next(t)
 	x.Informer.Inform(103, message.Fields{{Name: "X-Late", Value: "1"}}) // dropped: the exchange is over
 	if _, body := c.send("GET / HTTP/1.0\r\n\r\n").answer("GET"); body != "none" {
@@ -433,13 +441,12 @@ func TestInformationalResponses(t *testing.T) {
 // The transport informs and reads the body on goroutines of its own.
 func TestInformingWhileTheBodyIsRead(t *testing.T) {
 	f := start(t, func(x *pipeline.Exchange) error {
-		var group sync.WaitGroup
-		group.Go(func() {
+		wait := aside(x, func() {
 			for range 20 {
 				x.Informer.Inform(103, message.Fields{{Name: "Link", Value: "</a>"}})
 			}
 		})
-		defer group.Wait()
+		defer wait()
 		return swallow(x)
 	})
 	c := f.dial().send(post("Content-Length: 3\r\nExpect: 100-continue\r\n", ""))
@@ -460,8 +467,7 @@ func TestClientGone(t *testing.T) {
 		waiting := make(chan struct{})
 		f := start(t, func(x *pipeline.Exchange) error {
 			close(waiting)
-			<-x.Context().Done()
-			return fmt.Errorf("attempt: %w", contextCause(x))
+			return fmt.Errorf("attempt: %w", canceled(x))
 		})
 		c := f.dial().send(get("/"))
 		<-waiting

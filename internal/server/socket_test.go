@@ -14,6 +14,7 @@ import (
 
 	"sluice/internal/lease"
 	"sluice/internal/model"
+	"sluice/internal/netloop"
 	"sluice/internal/pipeline"
 	"sluice/internal/server"
 )
@@ -254,7 +255,8 @@ func TestStatusAsJSON(t *testing.T) {
 	}
 }
 
-func TestSocketOptions(t *testing.T) {
+func TestSocketOptionsOfTheAdapter(t *testing.T) {
+	ofAdapter(t, "the engine's driver accepts")
 	accepted := make(chan net.Conn, 1)
 	f := startWith(t, server.Options{Listen: func(network, address string) (net.Listener, error) {
 		l, err := net.Listen(network, address)
@@ -265,11 +267,26 @@ func TestSocketOptions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if err := raw.Control(func(descriptor uintptr) { socketOptions(t, descriptor) }); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestSocketOptionsOfTheEngine(t *testing.T) {
+	driver := newStaged(t)
+	driver.accepted = func(c netloop.Conn) {
+		if err := c.Control(func(descriptor uintptr) { socketOptions(t, descriptor) }); err != nil {
+			t.Error(err)
+		}
+	}
+	startWith(t, server.Options{Driver: driver}, text("ok")).dial().send(get("/")).answer("GET")
+}
+
+func socketOptions(t *testing.T, descriptor uintptr) {
+	t.Helper()
 	for name, option := range map[string][2]int{"keepalive": {syscall.SOL_SOCKET, syscall.SO_KEEPALIVE}, "no delay": {syscall.IPPROTO_TCP, syscall.TCP_NODELAY}} {
-		var value int
-		var failed error
-		if err := raw.Control(func(fd uintptr) { value, failed = syscall.GetsockoptInt(int(fd), option[0], option[1]) }); err != nil || failed != nil || value == 0 {
-			t.Errorf("%s is %d, %v, %v", name, value, err, failed)
+		if value, err := syscall.GetsockoptInt(int(descriptor), option[0], option[1]); err != nil || value == 0 {
+			t.Errorf("%s is %d, %v", name, value, err)
 		}
 	}
 }

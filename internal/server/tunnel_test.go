@@ -307,7 +307,7 @@ func TestAClientThatIsGoneBeforeTheUpgrade(t *testing.T) {
 	waiting := make(chan struct{})
 	f := start(t, func(x *pipeline.Exchange) error {
 		close(waiting)
-		<-x.Context().Done()
+		await(x, x.Context().Done())
 		x.Response = &message.Response{Status: 101, Tunnel: tunnel}
 		return nil
 	})
