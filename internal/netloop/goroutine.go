@@ -20,8 +20,9 @@ import (
 // executor, too.
 type Goroutines struct {
 	log     *slog.Logger
-	running sync.WaitGroup // tasks and watchers
+	running sync.WaitGroup // tasks and the sweeper
 	reserve reserve
+	sweeper sweeper
 	//nolint:containedctx // it is the executor's own life, which ends every dialing
 	stopping context.Context
 	stop     context.CancelFunc
@@ -41,6 +42,7 @@ var (
 func NewGoroutines(log *slog.Logger) *Goroutines {
 	s := &Goroutines{log: log, conns: map[*goConn]struct{}{}, acceptors: map[*goAcceptor]struct{}{}}
 	s.stopping, s.stop = context.WithCancel(context.Background())
+	s.sweeper.init(s)
 	s.reserve.fill()
 	return s
 }
@@ -134,6 +136,9 @@ func (e *goEvent) Wait(deadline time.Time) error {
 	}
 }
 
+// atStop lets f run when the driver stops, unless that is undone.
+func (s *Goroutines) atStop(f func()) (undo func() bool) { return context.AfterFunc(s.stopping, f) }
+
 // Dial connects a socket.
 func (s *Goroutines) Dial(ctx context.Context, network, address string, deadline time.Time) (Conn, error) {
 	if network != "unix" {
@@ -143,7 +148,7 @@ func (s *Goroutines) Dial(ctx context.Context, network, address string, deadline
 	}
 	dialing, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(s.stopping, cancel)()
+	defer s.atStop(cancel)()
 	if !deadline.IsZero() {
 		dialing, cancel = context.WithDeadline(dialing, deadline)
 		defer cancel()
@@ -185,10 +190,13 @@ func (s *Goroutines) adopt(conn net.Conn) (*goConn, error) {
 		return nil, errors.Join(errNoSocket, conn.Close())
 	}
 	raw, err := stream.SyscallConn()
+	if err == nil {
+		err = conn.SetDeadline(time.Time{}) // what it had before is not the executor's
+	}
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	c := &goConn{owner: s, socket: stream, raw: raw}
+	c := newGoConn(s, stream, raw)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stopped {

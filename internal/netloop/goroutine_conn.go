@@ -24,7 +24,13 @@ type goConn struct {
 	raw    syscall.RawConn
 	ended  func(Conn) // nil, unless it was accepted
 	data   any
-	glance *glance // of Stale; nil until it is called
+	seen   bool // by glance
+
+	// Functions for raw, made once.
+	something func(descriptor uintptr) bool // can be read
+	glance    func(descriptor uintptr)      // sets seen, if so
+
+	telling sync.Mutex // held while the sweeper looks and tells; before mu
 
 	mu          sync.Mutex
 	failure     error // what every call returns from now on
@@ -32,7 +38,18 @@ type goConn struct {
 	shut        bool  // our writing side has ended
 	closed      bool  // or detached
 	readUntil   time.Time
-	watch       *watcher // nil: nobody watches
+	writeUntil  time.Time
+	watch       func() // nil: nobody watches
+	watchHalf   bool
+	watchFresh  bool // no sweep has begun since
+	swept       bool // the sweeper comes by
+}
+
+func newGoConn(owner *Goroutines, stream socket, raw syscall.RawConn) *goConn {
+	c := &goConn{owner: owner, socket: stream, raw: raw}
+	c.something = func(descriptor uintptr) bool { return !nothing(int(descriptor)) }
+	c.glance = func(descriptor uintptr) { c.seen = !nothing(int(descriptor)) }
+	return c
 }
 
 func (c *goConn) failed() error {
@@ -104,65 +121,27 @@ func (c *goConn) cannotSend() error {
 	return c.sendFailure
 }
 
-// Readable waits until a Read would not wait.
+// Readable waits until a Read would not wait. The look before the wait cannot
+// be spared: the poller tells of what comes after it. Nor can the one after it:
+// what it tells may be of bytes that were read in the meantime.
 func (c *goConn) Readable() error {
 	if err := c.failed(); err != nil {
 		return err
 	}
-	return c.readError(c.raw.Read(func(descriptor uintptr) bool {
-		_, err := peek(int(descriptor))
-		return !errors.Is(err, unix.EAGAIN)
-	}))
+	return c.readError(c.raw.Read(c.something))
 }
 
 // Stale tells whether the peer has closed or sent anything.
 func (c *goConn) Stale() bool {
-	if c.failed() != nil {
-		return true
-	}
-	if c.glance == nil {
-		c.glance = &glance{}
-		c.glance.at = c.glance.poll
-	}
-	return c.raw.Control(c.glance.at) != nil || c.glance.seen
-}
-
-// glance asks, without waiting, whether a socket has anything to read, be it its
-// end. It allocates nothing.
-type glance struct {
-	sockets [1]unix.PollFd
-	seen    bool
-	at      func(descriptor uintptr) // poll
-}
-
-func (l *glance) poll(descriptor uintptr) {
-	l.sockets[0] = unix.PollFd{Fd: int32(descriptor), Events: unix.POLLIN}
-	for {
-		n, err := unix.Poll(l.sockets[:], 0)
-		if !errors.Is(err, unix.EINTR) {
-			l.seen = n != 0 || err != nil
-			return
-		}
-	}
-}
-
-// peek looks at what can be read, without waiting and without taking it.
-func peek(descriptor int) (n int, err error) {
-	var one [1]byte
-	for {
-		n, _, err = unix.Recvfrom(descriptor, one[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
-		if !errors.Is(err, unix.EINTR) {
-			return n, err
-		}
-	}
+	return c.failed() != nil || c.raw.Control(c.glance) != nil || c.seen
 }
 
 // SetReadDeadline bounds the waiting for bytes.
 func (c *goConn) SetReadDeadline(t time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.readUntil = t
-	if c.failure == nil && c.watch == nil { // else the deadline has another use
+	if c.failure == nil && !t.Equal(c.readUntil) {
+		c.readUntil = t
 		_ = c.socket.SetReadDeadline(t)
 	}
 }
@@ -171,7 +150,8 @@ func (c *goConn) SetReadDeadline(t time.Time) {
 func (c *goConn) SetWriteDeadline(t time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.failure == nil {
+	if c.failure == nil && !t.Equal(c.writeUntil) {
+		c.writeUntil = t
 		_ = c.socket.SetWriteDeadline(t)
 	}
 }
@@ -180,9 +160,7 @@ func (c *goConn) SetWriteDeadline(t time.Time) {
 func (c *goConn) Interrupt(cause error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.watch != nil {
-		c.watch.off = true
-	}
+	c.watch = nil
 	if c.failure == nil {
 		c.failure = cause
 		_ = c.socket.SetDeadline(past)
@@ -210,6 +188,9 @@ func (c *goConn) end() bool {
 	c.closed, c.failure = true, net.ErrClosed
 	return true
 }
+
+// endWatch ends the watching; nothing of it runs afterwards.
+func (c *goConn) endWatch() { c.WatchHangup(nil, false) }
 
 // left takes the connection out of the books.
 func (c *goConn) left() {

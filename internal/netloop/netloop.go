@@ -109,12 +109,14 @@ type Conn interface {
 	SetWriteDeadline(t time.Time)
 	// WatchHangup calls f once, soon, when the peer has closed: completely, as
 	// far as the system can tell (a TCP peer that closes without a reset looks
-	// half closed), or, with half, at least its writing side. f runs in no task
-	// and must not wait, nor call methods of this Conn but Interrupt. Another
-	// call replaces f; a nil f ends the watching, and so do Interrupt, Close and
-	// Detach: f does not begin after they return. Meanwhile nobody may read;
-	// what the peer sends hides its closing from a driver that cannot see past
-	// it.
+	// half closed), or, with half, at least its writing side. Soon is at once on
+	// a loop, and some tenths of a second on goroutines. f runs in no task and
+	// must not wait, nor call methods of this Conn but Interrupt. Another call
+	// replaces f; a nil f ends the watching, and so do Interrupt, Close and
+	// Detach: f does not begin after they return, but for one that has begun
+	// when Interrupt is called from elsewhere. Reading goes on meanwhile. What
+	// the peer has sent and nobody has read hides its closing on systems other
+	// than Linux.
 	WatchHangup(f func(), half bool)
 	// Interrupt lets waits under way and all later ones return cause.
 	Interrupt(cause error)

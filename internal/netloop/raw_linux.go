@@ -35,6 +35,27 @@ func nothing(descriptor int) bool {
 	return errno == unix.EAGAIN
 }
 
+// pollFd is the kernel's struct pollfd.
+type pollFd struct {
+	descriptor       int32
+	events, happened int16
+}
+
+// hungUp tells whether the peer has closed: completely, or, with half, at least
+// its writing side. It sees that past what nobody has read.
+func hungUp(descriptor int, half bool) bool {
+	one := pollFd{descriptor: int32(descriptor), events: unix.POLLRDHUP}
+	var never unix.Timespec           // ppoll(2), without waiting
+	start := unsafe.Pointer(&one)     //nolint:gosec // G103: as in read
+	timeout := unsafe.Pointer(&never) //nolint:gosec // G103: as in read
+	_, _, errno := unix.RawSyscall6(unix.SYS_PPOLL, uintptr(start), 1, uintptr(timeout), 0, 0, 0)
+	gone := int16(unix.POLLHUP | unix.POLLERR)
+	if half {
+		gone |= unix.POLLRDHUP
+	}
+	return errno == 0 && one.happened&gone != 0
+}
+
 // look is epoll_pwait(2) without waiting.
 func look(epoll int, events []unix.EpollEvent) (int, unix.Errno) {
 	start := unsafe.Pointer(unsafe.SliceData(events)) //nolint:gosec // G103: as in read

@@ -26,7 +26,13 @@ type kind struct {
 	start func(log *slog.Logger) (Driver, error)
 }
 
-var goroutines = kind{"goroutine", func(log *slog.Logger) (Driver, error) { return NewGoroutines(log), nil }}
+// goroutines looks at watched connections more often than it would, so that
+// tests need not wait for it.
+var goroutines = kind{"goroutine", func(log *slog.Logger) (Driver, error) {
+	s := NewGoroutines(log)
+	s.sweeper.interval = time.Millisecond
+	return s, nil
+}}
 
 // bed is what a test stands on.
 type bed struct {
