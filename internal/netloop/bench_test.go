@@ -4,6 +4,7 @@ package netloop
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -156,38 +157,101 @@ func spent() (cpu int64, allocations uint64) {
 	return usage.Utime.Nano() + usage.Stime.Nano(), memory.Mallocs
 }
 
-// TestNoAllocation has reading, writing and waiting for it allocate nothing.
+// TestNoAllocation has nothing allocate that is done for every exchange.
 func TestNoAllocation(t *testing.T) {
 	each(t, func(b *bed) {
 		t := b.t
 		b.task(t, func(x Executor) {
 			c, peer := pair(t, x, "tcp")
 			defer func() { _ = c.Close() }()
-			go func() {
-				var buffer [64]byte
-				for {
-					n, err := peer.Read(buffer[:])
-					if err != nil {
-						return
-					}
-					_, _ = peer.Write(buffer[:n])
-				}
-			}()
+			go pingBack(peer)
 			buffer := make([]byte, 64)
 			deadline := time.Now().Add(time.Hour)
-			got := testing.AllocsPerRun(300, func() {
-				c.SetReadDeadline(deadline)
-				c.SetWriteDeadline(deadline)
-				if _, err := c.Write(buffer); err != nil {
-					t.Errorf("write: %v", err)
+			hungUp := func() { t.Error("nobody has left") }
+			for name, step := range map[string]func() error{
+				"exchange": func() error {
+					deadline = deadline.Add(time.Second)
+					c.SetReadDeadline(deadline)
+					c.SetWriteDeadline(deadline)
+					if _, err := c.Write(buffer); err != nil {
+						return err
+					}
+					_, err := c.Read(buffer)
+					return err
+				},
+				"rest": func() error { // what waits, and what does not
+					if _, err := c.Write(buffer); err != nil {
+						return err
+					}
+					err := errors.Join(c.Readable(), c.Readable())
+					if _, readErr := c.Read(buffer); readErr != nil {
+						return readErr
+					}
+					return err
+				},
+				"stale": func() error {
+					if c.Stale() {
+						return errors.New("it is stale")
+					}
+					return nil
+				},
+				"watch": func() error {
+					c.WatchHangup(hungUp, true)
+					c.WatchHangup(nil, false)
+					return nil
+				},
+			} {
+				got := testing.AllocsPerRun(300, func() {
+					if err := step(); err != nil {
+						t.Errorf("%s: %v", name, err)
+					}
+				})
+				if got != 0 {
+					t.Errorf("%s: %v allocations", name, got)
 				}
-				if _, err := c.Read(buffer); err != nil {
-					t.Errorf("read: %v", err)
-				}
-			})
-			if got != 0 {
-				t.Errorf("%v allocations in each exchange", got)
 			}
 		})
 	})
+}
+
+// pingBack answers with what comes.
+func pingBack(conn net.Conn) {
+	for buffer := make([]byte, 64); ; {
+		n, err := conn.Read(buffer)
+		if err != nil {
+			return
+		}
+		_, _ = conn.Write(buffer[:n])
+	}
+}
+
+// BenchmarkStep is what an exchange does besides reading and writing.
+func BenchmarkStep(b *testing.B) {
+	for _, k := range drivers() {
+		bed := newBed(b, k)
+		bed.task(b, func(x Executor) {
+			c, peer := pair(b, x, "tcp")
+			defer func() { _ = c.Close() }()
+			hungUp, deadline := func() {}, time.Now().Add(time.Hour)
+			for name, step := range map[string]func(){
+				"watch":    func() { c.WatchHangup(hungUp, true); c.WatchHangup(nil, false) },
+				"stale":    func() { _ = c.Stale() },
+				"deadline": func() { c.SetReadDeadline(deadline); c.SetReadDeadline(time.Time{}) },
+			} {
+				b.Run(k.name+"/"+name, func(b *testing.B) {
+					b.ReportAllocs()
+					for b.Loop() {
+						step()
+					}
+				})
+			}
+			_, _ = peer.Write([]byte("x"))
+			b.Run(k.name+"/readable", func(b *testing.B) {
+				b.ReportAllocs()
+				for b.Loop() {
+					_ = c.Readable()
+				}
+			})
+		})
+	}
 }
