@@ -319,10 +319,15 @@ func TestShutdown(t *testing.T) {
 		if err := f.listener.Shutdown(ctx); !errors.Is(err, context.Canceled) {
 			t.Errorf("%v", err)
 		}
-		if _, err := c.r.ReadByte(); err == nil || errors.Is(err, io.EOF) {
+		if engine { // its task closes the connection, once it is free
+			close(body.parts)
+		}
+		if _, err := c.r.ReadByte(); err == nil || errors.Is(err, io.EOF) || isTimeout(err) {
 			t.Errorf("the client sees %v", err)
 		}
-		close(body.parts) // it noticed nothing
+		if !engine {
+			close(body.parts) // it noticed nothing
+		}
 	})
 	t.Run("does not wait for one that does not end", func(t *testing.T) {
 		stuck := make(chan struct{})
