@@ -172,11 +172,10 @@ func (c *client) part() {
 	if c.conn.CloseWrite() != nil {
 		return
 	}
-	wait := c.listener.limits.linger
-	if c.listener.ending.Load() {
-		wait = c.listener.limits.answer
+	c.conn.SetReadDeadline(time.Now().Add(c.listener.limits.linger))
+	if c.listener.ending.Load() { // after the deadline was set: whoever ends the listener looks the other way round
+		c.conn.SetReadDeadline(time.Now().Add(c.listener.limits.answer))
 	}
-	c.conn.SetReadDeadline(time.Now().Add(wait))
 	for left := int64(lingerBytes); left > 0; {
 		if c.conn.Readable() != nil { // without a buffer: many may linger
 			return

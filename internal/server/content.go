@@ -190,11 +190,10 @@ func (b *content) leave(n int, err error) (int, error) {
 		b.err = tooLarge(b.limit)
 	case errors.Is(err, io.EOF):
 		b.whole = true
-		watch := !b.finished && !b.closed
-		b.mu.Unlock()
-		if watch {
+		if !b.finished && !b.closed { // under the lock, so that none begins after finish
 			b.exchange.watch()
 		}
+		b.mu.Unlock()
 		return n, io.EOF
 	case err == nil:
 		b.mu.Unlock()

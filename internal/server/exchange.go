@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"runtime/debug"
 	"time"
 
@@ -90,7 +89,7 @@ func (e *exchange) readHead(in *input) error {
 			in.conn.SetReadDeadline(e.Start.Add(m.Timeouts.ReadHeader))
 		}
 		if err := in.fill(); err != nil {
-			if errors.Is(err, io.EOF) && onlyLineEnd(in.bytes()) {
+			if onlyLineEnd(in.bytes()) {
 				return errNoRequest
 			}
 			return err
@@ -213,9 +212,9 @@ func (e *exchange) blame(err error) error {
 // whether another request can follow.
 func (e *exchange) over() (reusable bool) {
 	c := e.client
-	c.conn.WatchHangup(nil, false)
-	c.conn.SetWriteDeadline(time.Time{})
 	e.content.finish()
+	c.conn.WatchHangup(nil, false) // after that: the end of the body begins the watching
+	c.conn.SetWriteDeadline(time.Time{})
 	e.BytesIn = e.content.count()
 	c.exchange.Store(nil)
 	c.active.Store(false)

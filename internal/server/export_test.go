@@ -10,16 +10,24 @@ func (l *Listener) Hurry(bodyGrace, drain, linger, fresh time.Duration) {
 
 // Pending counts the connections on which something has arrived that nobody has
 // read.
-func (l *Listener) Pending() int {
-	return l.count(func(c member) bool {
+func (l *Listener) Pending() (n int) {
+	var clients []*client
+	n = l.count(func(c member) bool {
 		switch c := c.(type) {
 		case *conn:
 			return c.pending()
 		case *client:
-			return c.conn.Stale()
+			clients = append(clients, c)
 		}
 		return false
 	})
+	for _, c := range clients {
+		seen := make(chan bool, 1)
+		if c.conn.Executor().Post(func() { seen <- arrived(c.conn) }) && <-seen {
+			n++
+		}
+	}
+	return n
 }
 
 // Parting counts the connections that wait for their client to close.

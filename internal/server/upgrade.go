@@ -14,8 +14,8 @@ import (
 // of run.
 func (e *exchange) upgrade() bool {
 	c := e.client
-	c.conn.WatchHangup(nil, false)
 	e.content.finish()
+	c.conn.WatchHangup(nil, false)
 	e.out.close(c.conn.Executor())
 	head, err := wire.AppendResponseHead(nil, &message.Response{Status: statusSwitchingProtocols, Fields: switchedFields(&e.Exchange), Length: message.Unknown}, wire.Framing{})
 	if err == nil {
