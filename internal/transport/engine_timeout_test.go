@@ -107,10 +107,10 @@ func TestHeadAloneHasATimeout(t *testing.T) {
 		endpoint := scripted(t, func(p *peer) {
 			p.head()
 			p.say("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\no")
-			<-time.After(150 * time.Millisecond)
+			<-time.After(900 * time.Millisecond)
 			p.say("k")
 		})
-		transport := open(t, endpoint, setup{timeouts: model.AttemptTimeouts{Connect: 5 * time.Second, ResponseHeader: 50 * time.Millisecond}})
+		transport := open(t, endpoint, setup{timeouts: model.AttemptTimeouts{Connect: 5 * time.Second, ResponseHeader: 600 * time.Millisecond}})
 		if _, body := ask(t, transport, get("/")); body != "ok" {
 			t.Errorf("got %q", body)
 		}
@@ -142,7 +142,7 @@ func TestTimeoutsOfTheRoute(t *testing.T) {
 				return n, err
 			})
 		}
-		const short = 60 * time.Millisecond
+		const short = 300 * time.Millisecond
 		t.Run("no answer", func(t *bed) {
 			transport := watch(open(t, silent, setup{}), model.RouteTimeouts{Response: short, Idle: time.Minute})
 			transport.watch.Sent()
@@ -181,11 +181,11 @@ func TestTimeoutsOfTheRoute(t *testing.T) {
 				p.head()
 				p.say("HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\n")
 				for range 8 {
-					<-time.After(20 * time.Millisecond)
+					<-time.After(120 * time.Millisecond)
 					p.say("x")
 				}
 			})
-			transport := watch(open(t, endpoint, setup{}), model.RouteTimeouts{Idle: 100 * time.Millisecond})
+			transport := watch(open(t, endpoint, setup{}), model.RouteTimeouts{Idle: 700 * time.Millisecond})
 			response, err := trip(t.Context(), transport, get("/"), nil)
 			if err != nil {
 				t.Fatal(err)
@@ -222,7 +222,7 @@ func TestWritingHasTheTimeoutsOfTheRoute(t *testing.T) {
 			endpoint := scripted(t, func(p *peer) {
 				p.head()
 				for range 8 {
-					<-time.After(40 * time.Millisecond)
+					<-time.After(120 * time.Millisecond)
 					if _, err := io.CopyN(io.Discard, p, size/8); err != nil {
 						t.Errorf("the body: %v", err)
 						return
@@ -230,7 +230,7 @@ func TestWritingHasTheTimeoutsOfTheRoute(t *testing.T) {
 				}
 				p.say(ok)
 			})
-			transport := watch(open(t, endpoint, setup{}), model.RouteTimeouts{Idle: 200 * time.Millisecond})
+			transport := watch(open(t, endpoint, setup{}), model.RouteTimeouts{Idle: 800 * time.Millisecond})
 			source := bytes.NewReader(make([]byte, size))
 			body := readerFunc(func(p []byte) (int, error) {
 				transport.watch.Ask()
@@ -254,13 +254,13 @@ func TestTunnelHasTheTimeoutOfTheRoute(t *testing.T) {
 			p.say(switching)
 			_, _ = io.Copy(p.Conn, p)
 		})
-		transport := watch(open(t, endpoint, setup{}), model.RouteTimeouts{Idle: time.Minute, IdleStream: 200 * time.Millisecond})
+		transport := watch(open(t, endpoint, setup{}), model.RouteTimeouts{Idle: time.Minute, IdleStream: 800 * time.Millisecond})
 		tunnel := upgrade(t.Context(), t, transport)
 		defer tunnel.Close()
 		transport.watch.Answered(true)
 		got := make([]byte, 1)
 		for range 8 {
-			<-time.After(50 * time.Millisecond)
+			<-time.After(150 * time.Millisecond)
 			if _, err := tunnel.Write([]byte("x")); err != nil {
 				t.Fatal(err)
 			}
