@@ -154,7 +154,7 @@ func (e *exchange) run() bool {
 		return false
 	case reuse && !e.closes:
 		return true
-	case !reuse || !e.framing.Close: // one that asked for the end sends nothing more
+	case !reuse || !e.framing.Close || e.content.in.buffered() > 0 || arrived(c.conn): // else it asked for the end and sends nothing more
 		c.part()
 	}
 	return false
