@@ -154,10 +154,17 @@ func (e *exchange) run() bool {
 		return false
 	case reuse && !e.closes:
 		return true
-	case !reuse || !e.framing.Close || e.content.in.buffered() > 0 || arrived(c.conn): // else it asked for the end and sends nothing more
+	case !reuse || !e.asked() || e.content.in.buffered() > 0 || arrived(c.conn): // else nothing more is sent
 		c.part()
 	}
 	return false
+}
+
+// asked tells whether the client asked for the end of the connection, and so may
+// send nothing more (RFC 9112 9.6). One of HTTP/1.0 says nothing, and some send
+// an empty line behind a body (RFC 9112 2.2).
+func (e *exchange) asked() bool {
+	return e.framing.Close && e.request.Protocol == message.HTTP11
 }
 
 // watch lets the exchange end when the client leaves. From here on nobody reads.
