@@ -62,8 +62,11 @@ func (b *content) none() bool { return b.framing == wire.NoBody }
 // Read reads, waits no longer than the sender has earned, and fails at the
 // limit.
 func (b *content) Read(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
 	ask, err := b.enter()
-	if err != nil || len(p) == 0 {
+	if err != nil {
 		return 0, err
 	}
 	if ask {
@@ -82,12 +85,12 @@ func (b *content) enter() (ask bool, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
+	case b.closed: // also where the rest was thrown away since: that is no end
+		return false, errBodyOver
 	case b.whole:
 		return false, io.EOF
 	case b.err != nil:
 		return false, b.err
-	case b.closed:
-		return false, errBodyOver
 	case b.reading:
 		panic("BUG: a body is read twice at once")
 	}
