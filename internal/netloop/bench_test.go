@@ -168,6 +168,14 @@ func TestNoAllocation(t *testing.T) {
 			buffer := make([]byte, 64)
 			deadline := time.Now().Add(time.Hour)
 			hungUp := func() { t.Error("nobody has left") }
+			to, sink := pair(t, x, "tcp")
+			defer func() { _ = to.Close() }()
+			go drain(sink)
+			pipe, err := x.NewPipe()
+			piped := err == nil // not on every system
+			if piped {
+				defer pipe.Close()
+			}
 			for name, step := range map[string]func() error{
 				"exchange": func() error {
 					deadline = deadline.Add(time.Second)
@@ -194,6 +202,16 @@ func TestNoAllocation(t *testing.T) {
 						return errors.New("it is stale")
 					}
 					return nil
+				},
+				"splice": func() error {
+					if !piped {
+						return nil
+					}
+					if _, err := c.Write(buffer); err != nil {
+						return err
+					}
+					_, readErr, writeErr := splicer{to, c, pipe}.move(int64(len(buffer)))
+					return errors.Join(readErr, writeErr)
 				},
 				"watch": func() error {
 					c.WatchHangup(hungUp, true)
@@ -234,8 +252,13 @@ func BenchmarkStep(b *testing.B) {
 			defer func() { _ = c.Close() }()
 			hungUp, deadline := func() {}, time.Now().Add(time.Hour)
 			for name, step := range map[string]func(){
-				"watch":    func() { c.WatchHangup(hungUp, true); c.WatchHangup(nil, false) },
-				"stale":    func() { _ = c.Stale() },
+				"watch": func() { c.WatchHangup(hungUp, true); c.WatchHangup(nil, false) },
+				"stale": func() { _ = c.Stale() },
+				"pipe": func() {
+					if p, err := x.NewPipe(); err == nil {
+						p.Close()
+					}
+				},
 				"deadline": func() { c.SetReadDeadline(deadline); c.SetReadDeadline(time.Time{}) },
 			} {
 				b.Run(k.name+"/"+name, func(b *testing.B) {

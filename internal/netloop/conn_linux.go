@@ -23,6 +23,7 @@ type loopConn struct {
 	ended              bool // the peer has closed its writing side
 	broken             bool // both sides are closed
 	shut               bool // our writing side is
+	urgent             bool // the peer has sent urgent bytes
 	watchHalf          bool
 	resting            bool // no task serves it
 
@@ -43,6 +44,7 @@ func (c *loopConn) happened(events uint32) {
 	c.readable = c.readable || events&(unix.EPOLLIN|unix.EPOLLRDHUP|closed) != 0
 	c.writable = c.writable || events&(unix.EPOLLOUT|closed) != 0
 	c.ended = c.ended || events&(unix.EPOLLRDHUP|closed) != 0
+	c.urgent = c.urgent || events&unix.EPOLLPRI != 0
 	c.broken = c.broken || events&closed != 0
 	if c.readable && c.reader != nil {
 		c.reader.wake()
@@ -116,26 +118,35 @@ func (c *loopConn) Read(p []byte) (int, error) {
 			return 0, err
 		}
 		n, errno := read(c.descriptor, p)
-		switch {
-		case errno == unix.EAGAIN:
-			c.readable = false
-		case errno == unix.EINTR:
-		case errno != 0:
-			c.failure = os.NewSyscallError("read", errno)
-		case n == 0 && c.sendFailure != nil:
-			return 0, c.sendFailure
-		case n == 0:
-			return 0, io.EOF
-		default:
+		if n > 0 && n < len(p) && !c.ended && !c.urgent && c.tcp() {
 			// Fewer bytes than asked for: nothing is left, and more will be told
-			// of, unless the end was told already.
-			if n < len(p) && !c.ended && c.tcp() {
-				c.readable = false
-			}
-			c.loop.share(n)
-			return n, nil
+			// of, unless the end was told already, or urgent bytes split what came.
+			c.readable = false
+		}
+		if done, err := c.received(n, errno); done {
+			return max(n, 0), err
 		}
 	}
+}
+
+// received says what a call that reads comes to. Where that is not done, it is
+// to be made again.
+func (c *loopConn) received(n int, errno unix.Errno) (done bool, err error) {
+	switch {
+	case errno == unix.EAGAIN:
+		c.readable = false
+	case errno == unix.EINTR:
+	case errno != 0:
+		c.failure = os.NewSyscallError("read", errno)
+	case n == 0 && c.sendFailure != nil:
+		return true, c.sendFailure
+	case n == 0:
+		return true, io.EOF
+	default:
+		c.loop.share(n)
+		return true, nil
+	}
+	return false, nil
 }
 
 // tcp tells whether it is no Unix socket, whose reads end where descriptors
@@ -149,28 +160,40 @@ func (c *loopConn) tcp() bool {
 func (c *loopConn) Write(p []byte) (int, error) {
 	written := 0
 	for written < len(p) {
-		err := c.wait(&c.writable, &c.writer, &c.writeUntil)
-		switch {
-		case err != nil:
+		if err := c.room(); err != nil {
 			return written, err
-		case c.shut:
-			return written, unix.EPIPE
-		case c.sendFailure != nil:
-			return written, c.sendFailure
 		}
 		n, errno := write(c.descriptor, p[written:])
-		switch {
-		case errno == unix.EAGAIN:
-			c.writable = false
-		case errno == unix.EINTR:
-		case errno != 0:
-			c.sendFailure = os.NewSyscallError("write", errno)
-		default:
-			written += n
-			c.loop.share(n)
-		}
+		n = max(n, 0)
+		written += n
+		c.sent(n, errno)
 	}
 	return written, nil
+}
+
+// room waits until bytes can be sent.
+func (c *loopConn) room() error {
+	err := c.wait(&c.writable, &c.writer, &c.writeUntil)
+	switch {
+	case err != nil:
+		return err
+	case c.shut:
+		return unix.EPIPE
+	}
+	return c.sendFailure
+}
+
+// sent takes what a call that sends n bytes comes to.
+func (c *loopConn) sent(n int, errno unix.Errno) {
+	switch errno {
+	case 0:
+		c.loop.share(n)
+	case unix.EAGAIN:
+		c.writable = false
+	case unix.EINTR:
+	default:
+		c.sendFailure = os.NewSyscallError("write", errno)
+	}
 }
 
 // Stale tells whether the peer has closed or sent anything, as of the loop's

@@ -22,7 +22,7 @@ func (l *loop) add(descriptor int, remote net.Addr) (*loopConn, error) {
 	}
 	c := &loopConn{loop: l, descriptor: descriptor, mark: l.marks, remote: remote}
 	c.timer.owner = c
-	if err := l.control(unix.EPOLL_CTL_ADD, descriptor, unix.EPOLLIN|unix.EPOLLOUT|unix.EPOLLRDHUP|unix.EPOLLET, c.mark); err != nil {
+	if err := l.control(unix.EPOLL_CTL_ADD, descriptor, unix.EPOLLIN|unix.EPOLLOUT|unix.EPOLLPRI|unix.EPOLLRDHUP|unix.EPOLLET, c.mark); err != nil {
 		_ = unix.Close(descriptor)
 		return nil, err
 	}

@@ -23,6 +23,7 @@ type Goroutines struct {
 	running sync.WaitGroup // tasks and the sweeper
 	reserve reserve
 	sweeper sweeper
+	pipes   pipes
 	//nolint:containedctx // it is the executor's own life, which ends every dialing
 	stopping context.Context
 	stop     context.CancelFunc
@@ -71,6 +72,9 @@ func (s *Goroutines) Block(f func()) { f() }
 // NewEvent returns an event that has not happened.
 func (s *Goroutines) NewEvent() Event { return &goEvent{owner: s, happened: make(chan struct{})} }
 
+// NewPipe returns an empty pipe.
+func (s *Goroutines) NewPipe() (*Pipe, error) { return s.pipes.take() }
+
 // Stop ends the driver.
 func (s *Goroutines) Stop() {
 	s.mu.Lock()
@@ -91,6 +95,7 @@ func (s *Goroutines) Stop() {
 	for _, c := range s.connections() { // those that no task had in hand
 		_ = c.Close()
 	}
+	s.pipes.end()
 	s.reserve.empty()
 }
 

@@ -94,19 +94,24 @@ func (c *goConn) Write(p []byte) (int, error) {
 		return 0, err
 	}
 	n, err := c.socket.Write(p)
+	return n, c.writeError(err)
+}
+
+// writeError is what an error of writing is to the caller.
+func (c *goConn) writeError(err error) error {
 	if err == nil {
-		return n, nil
+		return nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case c.failure != nil:
-		return n, c.failure
+		return c.failure
 	case errors.Is(err, errDeadline):
-		return n, errDeadline
+		return errDeadline
 	}
 	c.sendFailure = err
-	return n, err
+	return err
 }
 
 func (c *goConn) cannotSend() error {

@@ -14,7 +14,7 @@ import (
 
 // loop is an event loop: one epoll instance, its connections, its tasks and
 // their deadlines. Everything in it belongs to the loop's goroutine, and to
-// the coroutines that it resumes, but for the atomics and what mu guards.
+// the coroutines that it resumes, but for the atomics, the pipes and what mu guards.
 type loop struct {
 	owner  *Loops
 	log    *slog.Logger
@@ -27,6 +27,7 @@ type loop struct {
 	sockets map[int]*listening // by descriptor
 	alarms  []*loopConn        // whose peers have closed while somebody watches
 	timers  timers
+	pipes   pipes
 	start   time.Time
 	now     int64 // nanoseconds since start, as of the last look
 
@@ -277,6 +278,7 @@ func (l *loop) end() bool {
 	for t := range l.tasks {
 		t.stop()
 	}
+	l.pipes.end()
 	l.closeDescriptors()
 	return true
 }

@@ -4,6 +4,7 @@ package netloop
 
 import (
 	"context"
+	"errors"
 	"io"
 	"log/slog"
 	"testing"
@@ -33,7 +34,7 @@ func inside(t testing.TB, l *loop, f func()) {
 // that moves as many bytes as it can. Between question and answer its transfers
 // may move a few slices each.
 func TestFair(t *testing.T) {
-	const exchanges, bound = 100, 16 * slice
+	const exchanges, bound = 100, 16*slice + 8*pipeSize
 	b, _ := newLoops(t, 1)
 	listening := listen(t, "tcp")
 	if _, err := b.Listen(listening, echo, ListenOptions{}); err != nil {
@@ -65,6 +66,22 @@ func TestFair(t *testing.T) {
 				moved += n
 			}
 		})
+		from, well := pair(t, x, "tcp")
+		go func() { _, _ = io.Copy(well, noise(2, 1<<40)) }()
+		to, hole := pair(t, x, "tcp")
+		go drain(hole)
+		splicing := beside(x, func() {
+			p := newPipeOf(t, x)
+			defer p.Close()
+			for s := (splicer{to, from, p}); busy; {
+				n, readErr, writeErr := s.step(pipeSize)
+				if readErr != nil || writeErr != nil {
+					t.Errorf("splice: %v, %v", readErr, writeErr)
+					return
+				}
+				moved += int(n)
+			}
+		})
 		endless := beside(x, func() { // no socket holds it up
 			for l := x.(*loop); busy; moved += 64 << 10 {
 				l.share(64 << 10)
@@ -86,8 +103,12 @@ func TestFair(t *testing.T) {
 		}
 		busy = false
 		_ = client.Close()
-		_, _, _ = sending.Wait(time.Time{}), reading.Wait(time.Time{}), endless.Wait(time.Time{})
-		_, _ = sender.Close(), source.Close()
+		for _, task := range []Event{sending, reading, splicing, endless} {
+			_ = task.Wait(time.Time{})
+		}
+		for _, c := range []Conn{sender, source, from, to} {
+			_ = c.Close()
+		}
 		if worst > bound {
 			t.Errorf("%d bytes were moved during one exchange", worst)
 		}
@@ -101,6 +122,15 @@ func TestSmallCalls(t *testing.T) {
 	for name, call := range map[string]func(c Conn) error{
 		"read":  func(c Conn) error { _, err := c.Read(make([]byte, 1)); return err },
 		"write": func(c Conn) error { _, err := c.Write(make([]byte, 1)); return err },
+		"splice": func(c Conn) error {
+			p, err := c.Executor().NewPipe()
+			if err != nil {
+				return err
+			}
+			defer p.Close()
+			_, readErr, writeErr := splicer{c, c, p}.move(1)
+			return errors.Join(readErr, writeErr)
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b, _ := newLoops(t, 1)

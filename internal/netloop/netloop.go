@@ -49,6 +49,10 @@ type Executor interface {
 	Block(f func())
 	// NewEvent returns an event that has not happened.
 	NewEvent() Event
+	// NewPipe returns an empty pipe, of a small stock. Its error wraps
+	// errors.ErrUnsupported where there is no splice(2), or no pipe now: Read
+	// and Write do the same at another price.
+	NewPipe() (*Pipe, error)
 	// Dial connects a socket, for the tasks of this executor. network is tcp or
 	// unix, address a literal IP address with a port, or a path. The zero
 	// deadline is none. Its error wraps os.ErrDeadlineExceeded where that came
@@ -97,6 +101,13 @@ type Conn interface {
 	Read(p []byte) (int, error)
 	// Write writes all of p, or returns an error and how much it wrote.
 	Write(p []byte) (int, error)
+	// ReadInto is Read into an empty pipe, of at most n bytes; it takes a pipeful
+	// of them at most. Its error may also wrap errors.ErrUnsupported: nothing
+	// was taken, and Read must do it, from now on.
+	ReadInto(p *Pipe, n int64) (int, error)
+	// WriteFrom is Write of all that a pipe holds. After an error the rest is
+	// still in the pipe.
+	WriteFrom(p *Pipe) (int, error)
 	// Readable waits until a Read would not wait. It needs no buffer.
 	Readable() error
 	// Stale tells, without waiting, whether the peer has closed or sent

@@ -26,13 +26,29 @@ func write(descriptor int, p []byte) (int, unix.Errno) {
 	return int(n), errno
 }
 
-// nothing tells whether nothing can be read now, not even the end, from a look
-// that takes nothing away.
+// splice is splice(2), which moves up to n bytes to or from a pipe. It tells
+// nothing of an interruption by a signal.
+func splice(from, to, n int) (int, unix.Errno) {
+	for {
+		moved, _, errno := unix.RawSyscall6(unix.SYS_SPLICE, uintptr(from), 0, uintptr(to), 0, uintptr(n), unix.SPLICE_F_MOVE|unix.SPLICE_F_NONBLOCK)
+		if errno != unix.EINTR {
+			return int(moved), errno
+		}
+	}
+}
+
+// nothing tells whether nothing can be read now, not even the end.
 func nothing(descriptor int) bool {
+	_, errno := peek(descriptor)
+	return errno == unix.EAGAIN
+}
+
+// peek looks for a byte to read, and takes nothing away.
+func peek(descriptor int) (int, unix.Errno) {
 	var one [1]byte
 	start := unsafe.Pointer(&one) //nolint:gosec // G103: as in read
-	_, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(descriptor), uintptr(start), 1, unix.MSG_PEEK|unix.MSG_DONTWAIT, 0, 0)
-	return errno == unix.EAGAIN
+	n, _, errno := unix.RawSyscall6(unix.SYS_RECVFROM, uintptr(descriptor), uintptr(start), 1, unix.MSG_PEEK|unix.MSG_DONTWAIT, 0, 0)
+	return int(n), errno
 }
 
 // pollFd is the kernel's struct pollfd.

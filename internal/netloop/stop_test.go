@@ -246,14 +246,8 @@ func relay(origin string) Handler {
 
 // pass moves what comes until the end, which it passes on; an error ends both.
 func pass(to, from Conn) {
-	buffer := make([]byte, 16<<10)
-	for {
-		n, err := from.Read(buffer)
-		if n > 0 {
-			if _, writeErr := to.Write(buffer[:n]); writeErr != nil {
-				err = writeErr
-			}
-		}
+	for step := passing(to, from); ; {
+		err := step()
 		switch {
 		case errors.Is(err, io.EOF):
 			_ = to.CloseWrite()
@@ -263,5 +257,33 @@ func pass(to, from Conn) {
 			from.Interrupt(err)
 			return
 		}
+	}
+}
+
+// passing is how to pass on what is there: with a buffer, or a pipe.
+func passing(to, from Conn) (step func() error) {
+	if pipe, err := to.Executor().NewPipe(); err == nil && rand.IntN(2) == 0 {
+		return func() error {
+			_, err := from.ReadInto(pipe, 1+rand.Int64N(64<<10))
+			if err == nil {
+				_, err = to.WriteFrom(pipe)
+			}
+			if err != nil {
+				pipe.Close()
+			}
+			return err
+		}
+	} else if err == nil {
+		pipe.Close()
+	}
+	buffer := make([]byte, 16<<10)
+	return func() error {
+		n, err := from.Read(buffer)
+		if n > 0 {
+			if _, writeErr := to.Write(buffer[:n]); writeErr != nil {
+				err = writeErr
+			}
+		}
+		return err
 	}
 }

@@ -155,6 +155,9 @@ type event struct {
 // NewEvent returns an event that has not happened.
 func (l *loop) NewEvent() Event { return &event{loop: l} }
 
+// NewPipe returns an empty pipe.
+func (l *loop) NewPipe() (*Pipe, error) { return l.pipes.take() }
+
 // Set says that it has happened.
 func (e *event) Set() {
 	e.set = true
