@@ -157,7 +157,8 @@ func (e *exchange) ends() bool {
 	case !e.client.expires.IsZero() && !time.Now().Before(e.client.expires):
 		return true
 	}
-	return e.content.incomplete() && !e.content.small()
+	// Where the response streams, both ends may well come together.
+	return e.Response.Length >= 0 && e.content.incomplete() && !e.content.small()
 }
 
 // appendHead appends the head of the response. Fields that would break the

@@ -291,7 +291,7 @@ func (b *content) settled(keep bool) bool {
 	switch {
 	case b.none() || b.whole:
 		return true
-	case !keep || !b.small():
+	case !keep || b.err != nil || b.expected:
 		return false
 	}
 	b.in.conn.SetReadDeadline(time.Now().Add(b.exchange.client.listener.limits.drain))
@@ -299,13 +299,19 @@ func (b *content) settled(keep bool) bool {
 	b.pace = pace{}
 	buffer := b.exchange.client.listener.bodies.get()
 	defer b.exchange.client.listener.bodies.put(buffer)
-	for {
-		n, err := b.readSized(buffer[:])
+	read := b.readSized
+	if b.framing == wire.ChunkedBody {
+		read = b.readChunked
+	}
+	for rest := keepAliveBody; rest > 0; {
+		n, err := read(buffer[:])
 		if err != nil {
 			return errors.Is(err, io.EOF)
 		}
 		b.left -= int64(n)
+		rest -= n
 	}
+	return false
 }
 
 // skim throws away what is there of a body that nobody will read, so that a
