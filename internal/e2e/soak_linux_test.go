@@ -26,10 +26,16 @@ var (
 const (
 	soakClients  = 24
 	soakPipeline = 4 // requests at most
-	// A body of more bytes may be partly gone when the connection turns out to
-	// be dead; then it cannot be sent again.
-	soakReplayable = 8 << 10
 )
+
+// replayable is how many bytes a body can have for it to be sent again for sure:
+// of a larger one, some may be gone when the connection turns out to be dead.
+func replayable() int {
+	if gatewaytest.Engine() == gatewaytest.Standard {
+		return 8 << 10
+	}
+	return 64 << 10
+}
 
 // files is how many descriptors this process has.
 func files(t *testing.T) int {
@@ -87,14 +93,6 @@ routes:
 				running.Go(func() {
 					c := &soakClient{
 						address: gw.Addr("web").String(), faults: &wrong, count: &count, rng: rand.New(rand.NewPCG(seed, uint64(until)+uint64(n))),
-						excuse: func(plan *soakPlan) bool {
-							switch {
-							case plan.method == http.MethodPost && (endpoint.took(plan.id) || gatewaytest.Engine() == gatewaytest.Standard):
-								return true
-							default: // what was sent of a large body is not kept, and a PUT's is like any other's
-								return plan.request > soakReplayable
-							}
-						},
 					}
 					defer c.close()
 					for next.Load() < uint64(until) && !wrong.enough() {
@@ -120,7 +118,7 @@ routes:
 					gw.Metric("gateway_upstream_active_connections") == 0
 			})
 			gw.CloseIdle()
-			gatewaytest.WaitFor(t, "no connection is left", func() bool { return files(t) <= atRest })
+			gatewaytest.WaitFor(t, "no connection is left", func() bool { return files(t) <= atRest && endpoint.open.Load() == 0 })
 		}
 		run(*soakRequests / 4)
 		quiet()
@@ -128,9 +126,10 @@ routes:
 		run(*soakRequests)
 		quiet()
 		settled := heap()
+		excused := endpoint.judge(count.doubts)
 		t.Logf("%d requests in %v, %d reached the endpoint; %d whole, %d left by clients, %d broken off, %d were 502, %d of them swallowed, %d dropped; %d MiB up, %d MiB down",
 			next.Load(), time.Since(began).Round(time.Millisecond), endpoint.served.Load(), count.whole.Load(), count.left.Load(), count.broken.Load(),
-			count.refused.Load()+count.excused.Load(), count.excused.Load(), count.dropped.Load(), count.bytesOut.Load()>>20, count.bytesIn.Load()>>20)
+			count.refused.Load()+int64(len(count.doubts)), excused, count.dropped.Load(), count.bytesOut.Load()>>20, count.bytesIn.Load()>>20)
 		t.Logf("%d KiB on the heap after a quarter, %d KiB after all; %d goroutines, then %d", warm>>10, settled>>10, goroutines, runtime.NumGoroutine())
 		if settled > warm+warm/4+4<<20 {
 			t.Error("the heap grows")

@@ -111,9 +111,14 @@ func (g *wireGroup) passes(t *testing.T, tests []wirePass) {
 					t.Skip("too long for it")
 				}
 				c := g.dial(g.next())
-				if how == "" {
+				switch last := len(test.in) - 1; {
+				case how == "":
 					c.send(test.in + test.rest)
-				} else {
+				case strings.Contains(strings.ToLower(test.in), "close") && strings.Contains(test.in, "HTTP/1.1"):
+					// A client that has said so may not send more later (RFC 9112 9.6).
+					c.drip(test.in[:last])
+					c.send(test.in[last:] + test.rest)
+				default:
 					c.drip(test.in + test.rest)
 				}
 				g.served(t, c, test)
