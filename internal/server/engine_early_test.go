@@ -10,7 +10,6 @@ import (
 
 	"sluice/internal/message"
 	"sluice/internal/pipeline"
-	"sluice/internal/server"
 )
 
 // early answers while another task reads the body: it has read some of it, and
@@ -192,7 +191,7 @@ func TestAClientThatLeavesAfterItsBody(t *testing.T) {
 // The rest of a body that another task reads to its end, while the response is
 // under way, or over: the next request is served and its client watched.
 func TestABodyWhoseEndAndWhoseAnswerRace(t *testing.T) {
-	f := startWith(t, server.Options{}, func(x *pipeline.Exchange) error {
+	f := start(t, func(x *pipeline.Exchange) error {
 		if x.Request.Method == "GET" {
 			return pause(x, time.Hour)
 		}
@@ -201,7 +200,7 @@ func TestABodyWhoseEndAndWhoseAnswerRace(t *testing.T) {
 		x.Response = &message.Response{Status: 200, Body: message.Text("early"), Length: 5}
 		return nil
 	})
-	for range 50 {
+	for range 10 {
 		c := f.dial().send(post("Content-Length: 3\r\n", "123"))
 		if response, body := c.answer("POST"); body != "early" {
 			t.Errorf("%q", body)
