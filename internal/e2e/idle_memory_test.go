@@ -66,9 +66,6 @@ routes: [{match: {path: /}, upstream: %q}]
 	after := lives()
 	each, residentEach := (after-before)/int64(len(conns)), (gw.Memory("VmRSS")-resident)/int64(len(conns))
 	t.Logf("%d idle connections take %d bytes each of heap and stacks, %d of resident memory (%d KiB before)", len(conns), each, residentEach, resident>>10)
-	if gatewaytest.Engine() == gatewaytest.Standard {
-		return // the adapters have no budget
-	}
 	if each > budget {
 		t.Errorf("an idle connection takes %d bytes of heap and stacks, %d are allowed", each, budget)
 	}
