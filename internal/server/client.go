@@ -222,6 +222,7 @@ func (c *client) interrupt(cause error) {
 	c.post(func() {
 		if e := c.exchange.Load(); e != nil {
 			e.ctx.Cancel(cause)
+			_ = e.content.Close() // who waits for the client's body does not wait for the context
 		}
 	})
 }
