@@ -73,7 +73,7 @@ type lazily struct {
 
 func (l lazily) pause() {
 	if rand.IntN(32) == 0 {
-		time.Sleep(time.Millisecond)
+		<-time.After(time.Millisecond)
 	}
 }
 
