@@ -266,7 +266,7 @@ func TestTheRestOfABody(t *testing.T) {
 		return nil
 	}
 	// The engine says that the connection ends, where it does not know that the
-	// rest is small.
+	// rest is small, unless the response streams.
 	tests := []struct {
 		name     string
 		serve    func(x *pipeline.Exchange) error
@@ -276,11 +276,13 @@ func TestTheRestOfABody(t *testing.T) {
 	}{
 		{"small, ignored", ignore, post("Content-Length: 3\r\n", "123"), true, false},
 		{"small in chunks, ignored", ignore, post(chunkedField, "3\r\n123\r\n0\r\n\r\n"), !engine, engine},
-		{"small in chunks, a stream", stream, post(chunkedField, "3\r\n123\r\n0\r\n\r\n"), !engine, engine},
+		{"small in chunks, a stream", stream, post(chunkedField, "3\r\n123\r\n0\r\n\r\n"), true, false},
 		{"small in chunks, the answer is there", there, post(chunkedField, "3\r\n123\r\n0\r\n\r\n"), true, false},
 		{"small, refused", refuse, post("Content-Length: 3\r\n", "123"), true, false},
 		{"large, ignored", ignore, post(fmt.Sprintf("Content-Length: %d\r\n", large), strings.Repeat("x", large)), false, engine},
 		{"large, refused", refuse, post(fmt.Sprintf("Content-Length: %d\r\n", large), strings.Repeat("x", large)), false, true},
+		{"large in chunks, a stream", stream, post(chunkedField, fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", large, strings.Repeat("x", large))), false, false},
+		{"large, a stream", stream, post(fmt.Sprintf("Content-Length: %d\r\n", large), strings.Repeat("x", large)), false, false},
 		{"large in chunks, ignored", ignore, post(chunkedField, fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", large, strings.Repeat("x", large))), false, engine},
 		{"it never comes", ignore, post("Content-Length: 3\r\n", "1"), false, false},
 		{"it is malformed, and hides a request", ignore, post(chunkedField, "3\r\n123"+get("/hidden")), false, engine},

@@ -239,7 +239,7 @@ func TestShutdownOfEveryKind(t *testing.T) {
 				t.Errorf("a connection stays open")
 			}
 		}
-		words := map[pipeline.Word]int{}
+		words := make(map[pipeline.Word]int)
 		for range 5 {
 			if x := k.next(t); x.Err != nil {
 				words[x.Err.Word]++
@@ -268,5 +268,20 @@ func TestAConnectionThatMissedTheSweep(t *testing.T) {
 	}
 	c.ends()
 	c.Close()
+	<-f.listener.Quiet()
+}
+
+// A new connection that has said nothing is no exchange that was cut.
+func TestShutdownCutsASilentConnection(t *testing.T) {
+	f := start(t, text("never"))
+	f.listener.Hurry(time.Second, time.Second, time.Second, patience)
+	c := f.dial()
+	until(t, "a connection", func() bool { return f.listener.Status().Connections == 1 })
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := f.listener.Shutdown(ctx); err != nil {
+		t.Error(err)
+	}
+	c.ends()
 	<-f.listener.Quiet()
 }

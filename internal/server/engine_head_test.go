@@ -183,3 +183,16 @@ func TestAnEmptyLineIsNoRequest(t *testing.T) {
 		}
 	}
 }
+
+// A client that breaks the connection in the middle of a head is told of in the
+// log alone.
+func TestAHeadThatBreaks(t *testing.T) {
+	ofEngine(t, "net/http tells nobody")
+	f := start(t, text("never"))
+	c := f.dial().send("GET / HTTP/1.1\r\nHo")
+	until(t, "the beginning", func() bool { return f.listener.Status().Connections == 1 && f.listener.Pending() == 0 })
+	reset(t, c)
+	if x := f.next(t); x.Err == nil || x.Err.Word != pipeline.ClientClosed || x.Response.Status != pipeline.StatusClientClosed || x.BytesOut != 0 || x.Peer.String() != c.LocalAddr().String() {
+		t.Errorf("%v of %v, %d bytes out", x.Err, x.Peer, x.BytesOut)
+	}
+}

@@ -113,6 +113,14 @@ func TestResponsesAsTheyGoOut(t *testing.T) {
 			want: "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nDate: today\r\nX-Request-ID: id-1\r\n\r\n",
 		},
 		{
+			name: "426 tells what to upgrade to", request: request, response: reply(426, "x", "Upgrade", "TLS/1.3", "Connection", "x-hop", "Keep-Alive", "5"),
+			want: "HTTP/1.1 426 Upgrade Required\r\nContent-Length: 1\r\nDate: today\r\nX-Request-ID: id-1\r\nUpgrade: TLS/1.3\r\nConnection: Upgrade\r\n\r\nx",
+		},
+		{
+			name: "426 without", request: request, response: reply(426, "x"),
+			want: "HTTP/1.1 426 Upgrade Required\r\nContent-Length: 1\r\nDate: today\r\nX-Request-ID: id-1\r\n\r\nx",
+		},
+		{
 			name: "a status without a name", request: request, response: reply(599, "x"),
 			want: "HTTP/1.1 599 \r\nContent-Length: 1\r\nDate: today\r\nX-Request-ID: id-1\r\n\r\nx",
 		},
