@@ -16,7 +16,7 @@ import (
 )
 
 // suite is what the tests run on, one after another.
-var suite = []string{gatewaytest.Standard} // and Loop and Goroutine, once gateways have them
+var suite = []string{gatewaytest.Loop, gatewaytest.Goroutine, gatewaytest.Standard}
 
 // Flags of this test binary. What they make longer is the same test that always
 // runs.
