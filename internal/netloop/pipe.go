@@ -25,6 +25,13 @@ type Pipe struct {
 	*pipe // nil: closed
 }
 
+// PipeReader is what a pipe can be filled from: a Conn, and the body of a message
+// that comes over one. An error that wraps errors.ErrUnsupported says that
+// nothing was taken, and that reading must be tried instead.
+type PipeReader interface {
+	ReadInto(p *Pipe, n int64) (int, error)
+}
+
 // Len is how many bytes it holds.
 func (p *Pipe) Len() int { return p.held }
 

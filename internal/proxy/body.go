@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"sluice/internal/message"
+	"sluice/internal/netloop"
 )
 
 // errBodyOver is what reading a response's body gives after its end.
@@ -17,7 +18,11 @@ type upload forward
 // Read reads from the client, within the route's time-outs.
 func (u *upload) Read(p []byte) (int, error) {
 	u.watch.Ask()
-	n, err := u.uploading.Read(p)
+	return u.came(u.uploading.Read(p))
+}
+
+// came notes what came of the body.
+func (u *upload) came(n int, err error) (int, error) {
 	u.watch.Given(n)
 	if u.left != message.Unknown {
 		u.left -= int64(n)
@@ -26,6 +31,20 @@ func (u *upload) Read(p []byte) (int, error) {
 		u.watch.Sent()
 	}
 	return n, err
+}
+
+// ReadInto is Read into a pipe, where the client's body can do that.
+func (u *upload) ReadInto(p *netloop.Pipe, most int64) (int, error) {
+	source, ok := u.uploading.(netloop.PipeReader)
+	if !ok {
+		return 0, errors.ErrUnsupported
+	}
+	u.watch.Ask()
+	n, err := source.ReadInto(p, most)
+	if errors.Is(err, errors.ErrUnsupported) {
+		return 0, err
+	}
+	return u.came(n, err)
 }
 
 // Buffered is how much of it is there.
@@ -43,7 +62,11 @@ func (d *download) Read(p []byte) (int, error) {
 	if d.downloading == nil {
 		return 0, d.over
 	}
-	n, err := d.downloading.Read(p)
+	return d.came(d.downloading.Read(p))
+}
+
+// came notes what came of the body.
+func (d *download) came(n int, err error) (int, error) {
 	if n > 0 {
 		d.watch.Touch()
 	}
@@ -52,6 +75,19 @@ func (d *download) Read(p []byte) (int, error) {
 		(*forward)(d).end(err != io.EOF && atFault(err)) //nolint:errorlint // as io.Reader has it; failures may wrap it
 	}
 	return n, err
+}
+
+// ReadInto is Read into a pipe, where the endpoint's body can do that.
+func (d *download) ReadInto(p *netloop.Pipe, most int64) (int, error) {
+	source, ok := d.downloading.(netloop.PipeReader)
+	if !ok {
+		return 0, errors.ErrUnsupported
+	}
+	n, err := source.ReadInto(p, most)
+	if errors.Is(err, errors.ErrUnsupported) {
+		return 0, err
+	}
+	return d.came(n, err)
 }
 
 // Buffered is how much of it is there.

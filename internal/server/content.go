@@ -107,13 +107,48 @@ func (b *content) readSized(p []byte) (n int, err error) {
 	} else {
 		n, err = b.wait(func() (int, error) { return b.in.conn.Read(p) })
 	}
+	return n, b.sizedEnd(n, err)
+}
+
+// sizedEnd is the error of a read of n bytes: io.EOF with the last ones.
+func (b *content) sizedEnd(n int, err error) error {
 	switch {
 	case errors.Is(err, io.EOF):
-		return n, io.ErrUnexpectedEOF
+		return io.ErrUnexpectedEOF
 	case err == nil && int64(n) == b.left:
-		return n, io.EOF
+		return io.EOF
 	}
-	return n, err
+	return err
+}
+
+// ReadInto is Read into a pipe, for what of a sized body is not in the buffer.
+func (b *content) ReadInto(p *netloop.Pipe, most int64) (int, error) {
+	if b.framing != wire.Sized || b.in.buffered() > 0 {
+		return 0, errors.ErrUnsupported
+	}
+	ask, err := b.enter()
+	if err != nil {
+		return 0, err
+	}
+	if ask {
+		b.exchange.proceed()
+	}
+	n, err := b.wait(func() (int, error) { return b.in.conn.ReadInto(p, min(most, b.left)) })
+	if errors.Is(err, errors.ErrUnsupported) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.stopped()
+		return 0, err
+	}
+	return b.leave(n, b.sizedEnd(n, err))
+}
+
+// stopped notes that a Read is over. b.mu is held.
+func (b *content) stopped() {
+	b.reading = false
+	if b.over != nil {
+		b.over.Set()
+	}
 }
 
 // readChunked reads until a piece of the payload is there, or the end.
@@ -176,10 +211,7 @@ func (b *content) bound(deadline time.Time) bool {
 
 func (b *content) leave(n int, err error) (int, error) {
 	b.mu.Lock()
-	b.reading = false
-	if b.over != nil {
-		b.over.Set()
-	}
+	b.stopped()
 	if b.framing == wire.Sized {
 		b.left -= int64(n)
 	}

@@ -149,10 +149,17 @@ func (l *link) told() {
 }
 
 // receive reads what comes, within the time-outs.
-func (l *link) receive(p []byte) (int, error) {
+func (l *link) receive(p []byte) (int, error) { return l.receiveInto(nil, p, 0) }
+
+// receiveInto is receive, or the same into a pipe: at most n bytes.
+func (l *link) receiveInto(pipe *netloop.Pipe, p []byte, most int64) (n int, err error) {
 	l.hasten()
 	for {
-		n, err := l.conn.Read(p)
+		if pipe != nil {
+			n, err = l.conn.ReadInto(pipe, most)
+		} else {
+			n, err = l.conn.Read(p)
+		}
 		if n > 0 && !l.came {
 			l.came, l.request = true, nil
 		}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 
+	"sluice/internal/netloop"
 	"sluice/internal/wire"
 )
 
@@ -53,6 +54,25 @@ func (l *link) readSized(p []byte) (int, error) {
 		l.left -= int64(n)
 	}
 	if l.left == 0 && l.from == l.to {
+		return n, l.over()
+	}
+	return n, nil
+}
+
+// ReadInto is Read into a pipe, for what of a sized body is not in the buffer.
+func (c *content) ReadInto(p *netloop.Pipe, most int64) (int, error) {
+	l := (*link)(c)
+	if l.try == nil || l.framing.Body != wire.Sized || l.from < l.to || l.left == 0 {
+		return 0, errors.ErrUnsupported
+	}
+	n, err := l.receiveInto(p, nil, min(most, l.left))
+	switch {
+	case errors.Is(err, errors.ErrUnsupported):
+		return 0, err
+	case err != nil:
+		return 0, l.fail(err)
+	}
+	if l.left -= int64(n); l.left == 0 {
 		return n, l.over()
 	}
 	return n, nil

@@ -85,7 +85,7 @@ func (s *sender) run() {
 	}()
 	engine := s.shelf.pool.engine
 	buffer := engine.takePiece()
-	for s.next(buffer) {
+	for s.next(buffer) && s.pipe() {
 	}
 	engine.pieces.Put(buffer)
 	returned = true
@@ -153,13 +153,22 @@ func (s *sender) write(data, payload []byte, last bool) bool {
 		return false
 	}
 	s.note(payload, last)
-	for {
+	return s.put(l, last, func() (int, error) {
 		n, err := l.conn.Write(data)
+		data = data[n:]
+		return n, err
+	})
+}
+
+// put calls write until all of a piece is written; the result is that of write.
+func (s *sender) put(l *link, last bool, write func() (int, error)) bool {
+	for {
+		n, err := write()
 		s.mu.Lock()
 		s.out += int64(n)
 		s.whole = err == nil && last
 		s.mu.Unlock()
-		switch data = data[n:]; {
+		switch {
 		case err == nil:
 			s.progress(l, last)
 			return true

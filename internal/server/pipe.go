@@ -1,0 +1,63 @@
+package server
+
+import (
+	"errors"
+	"os"
+	"time"
+
+	"sluice/internal/netloop"
+	"sluice/internal/wire"
+)
+
+// leastPiped is from how many bytes on a body goes from socket to socket by a
+// pipe, without passing through this process (netloop.BenchmarkPipe).
+const leastPiped = 64 << 10
+
+// pipe streams the rest of a large body by a pipe, where its source can do so.
+// Where not, it does nothing, or stops after a part: then done is not set.
+func (p *payload) pipe() error {
+	source, ok := p.Response.Body.(netloop.PipeReader)
+	if !ok || p.framing != wire.Sized || p.left < leastPiped {
+		return nil
+	}
+	pipe, err := p.client.conn.Executor().NewPipe()
+	if err != nil {
+		return nil //nolint:nilerr // there is another way
+	}
+	defer pipe.Close()
+	for !p.done {
+		n, err := source.ReadInto(pipe, p.left)
+		if errors.Is(err, errors.ErrUnsupported) {
+			return nil
+		}
+		_, err = p.took(n, err)
+		if n > 0 {
+			if lost := p.pass(pipe); lost != nil {
+				return lostClient(&p.ctx, lost)
+			}
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pass writes what a pipe holds, as send does with bytes.
+func (p *payload) pass(pipe *netloop.Pipe) error {
+	conn := p.client.conn
+	for {
+		if p.idle > 0 {
+			conn.SetWriteDeadline(time.Now().Add(p.idle))
+		}
+		n, err := conn.WriteFrom(pipe)
+		if err == nil {
+			p.BytesOut += p.unsent
+			p.unsent = 0
+			return nil
+		}
+		if n == 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
+			return err
+		}
+	}
+}
