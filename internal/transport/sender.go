@@ -148,11 +148,13 @@ func (s *sender) appendLast(b []byte) ([]byte, error) {
 // write writes a piece; false, if nobody wants it any more. One that fails may be
 // written to another connection by the attempt.
 func (s *sender) write(data, payload []byte, last bool) bool {
-	l := s.destination(nil)
+	s.mu.Lock()
+	l := s.await(nil)
+	s.note(payload, last) // before another can be told to send what is on record
+	s.mu.Unlock()
 	if l == nil {
 		return false
 	}
-	s.note(payload, last)
 	return s.put(l, last, func() (int, error) {
 		n, err := l.conn.Write(data)
 		data = data[n:]
@@ -160,20 +162,28 @@ func (s *sender) write(data, payload []byte, last bool) bool {
 	})
 }
 
-// put calls write until all of a piece is written; the result is that of write.
+// put calls write until all of a piece, which is on record, is written; the
+// result is that of write. What becomes of it on a connection that was taken away
+// means nothing.
 func (s *sender) put(l *link, last bool, write func() (int, error)) bool {
 	for {
 		n, err := write()
+		late := errors.Is(err, os.ErrDeadlineExceeded)
 		s.mu.Lock()
-		s.out += int64(n)
-		s.whole = err == nil && last
+		mine := s.link == l
+		if mine {
+			s.out += int64(n)
+			s.whole = err == nil && last
+		}
+		if err != nil && !(mine && late) {
+			l = s.await(l)
+			s.mu.Unlock()
+			return l != nil
+		}
 		s.mu.Unlock()
-		switch {
-		case err == nil:
+		if err == nil {
 			s.progress(l, last)
 			return true
-		case !errors.Is(err, os.ErrDeadlineExceeded):
-			return s.destination(l) != nil
 		}
 		s.unbound(l)
 	}
@@ -204,30 +214,29 @@ func (s *sender) unbound(l *link) {
 	}
 }
 
-// destination is the connection that the body goes to, once it is another than
-// before; nil: the attempt is over.
-func (s *sender) destination(before *link) *link {
-	s.mu.Lock()
+// await is the connection that the body goes to, once it is another than before;
+// nil: the attempt is over. The caller holds the lock, which others may have
+// meanwhile.
+func (s *sender) await(before *link) *link {
 	for !s.ended && (s.link == nil || s.link == before) {
 		moved := s.shelf.executor.NewEvent()
 		s.moved = moved
 		s.mu.Unlock()
-		if moved.Wait(time.Time{}) != nil { // the executor stops, and ends the attempt, too
+		err := moved.Wait(time.Time{})
+		s.mu.Lock()
+		if err != nil { // the executor stops, and ends the attempt, too
 			return nil
 		}
-		s.mu.Lock()
 	}
-	defer s.mu.Unlock()
 	if s.ended {
 		return nil
 	}
 	return s.link
 }
 
-// note keeps what is about to be sent, or notes that it is gone.
+// note keeps what is about to be sent, or notes that it is gone. The caller holds
+// the lock.
 func (s *sender) note(payload []byte, last bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.last = last
 	if !s.keep || s.lost || len(s.kept)+len(payload) > maxReplay {
 		s.lost, s.kept = s.lost || len(payload) > 0, nil

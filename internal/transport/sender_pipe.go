@@ -50,12 +50,12 @@ func (s *sender) keeps() bool {
 
 // writeFrom is write of what a pipe holds.
 func (s *sender) writeFrom(pipe *netloop.Pipe, last bool) bool {
-	l := s.destination(nil)
+	s.mu.Lock()
+	l := s.await(nil)
+	s.last, s.lost = last, true // as note has it
+	s.mu.Unlock()
 	if l == nil {
 		return false
 	}
-	s.mu.Lock()
-	s.last, s.lost = last, true
-	s.mu.Unlock()
 	return s.put(l, last, func() (int, error) { return l.conn.WriteFrom(pipe) })
 }
