@@ -68,7 +68,7 @@ func isKnown(err error) bool {
 		return false
 	}
 	var known *pipeline.Error
-	return errors.As(err, &known)
+	return errors.As(err, &known) || errors.Is(err, pipeline.ErrClientGone)
 }
 
 // sendBody begins to send a body, or goes on with it on another connection.
@@ -101,9 +101,12 @@ func (l *link) proceed() error {
 // mayReplay tells whether a request that failed may be sent again: its
 // connection had served before and died without a byte of an answer, what was
 // sent of the body is at hand, and the endpoint may see it twice or cannot have
-// seen it.
+// seen it. No more of the body is sent then, so that this stays true.
 func (l *link) mayReplay(err error) bool {
-	if !l.reused || l.came || l.ctx.Err() != nil || isKnown(err) || l.sender != nil && !l.sender.repeatable() {
+	if !l.reused || l.came || l.ctx.Err() != nil || isKnown(err) {
+		return false
+	}
+	if l.sender != nil && !l.sender.pause() {
 		return false
 	}
 	l.seen = l.arrived(err)
@@ -134,9 +137,6 @@ func (l *link) arrived(err error) bool {
 // replace makes another connection for an attempt whose own has died, in its
 // place. After an error the attempt is over.
 func (p *pool) replace(l *link) (*link, error) {
-	if l.sender != nil {
-		l.sender.pause()
-	}
 	l.unguard()
 	l.drop()
 	next, err := p.connect(l.ctx, l.shelf, l.try.Watch, l.seen)

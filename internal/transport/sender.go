@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"context"
 	"errors"
 	"io"
 	"os"
@@ -25,6 +26,7 @@ const lastWrite = 50 * time.Millisecond
 //
 // started belongs to the attempt, what is above to the task, the rest to mu.
 type sender struct {
+	ctx     context.Context
 	shelf   *shelf
 	body    io.ReadCloser
 	left    int64 // bytes of the body to come, or message.Unknown
@@ -55,7 +57,7 @@ func newSender(l *link, body io.ReadCloser) *sender {
 		body = newAside(body)
 	}
 	return &sender{
-		shelf: l.shelf, body: body, left: request.Length, trailer: request.Trailer, chunked: request.Length < 0, keep: l.reused,
+		ctx: l.ctx, shelf: l.shelf, body: body, left: request.Length, trailer: request.Trailer, chunked: request.Length < 0, keep: l.reused,
 	}
 }
 
@@ -252,7 +254,7 @@ func (s *sender) fail(err error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ended || s.link != nil && s.link.ctx.Err() != nil {
+	if s.ended || s.ctx.Err() != nil {
 		return // it followed from what ended the attempt
 	}
 	s.fault = uploadFailure(err)
@@ -268,13 +270,6 @@ func (s *sender) failure() error {
 	return s.fault
 }
 
-// repeatable tells whether the body can be sent again, from its beginning.
-func (s *sender) repeatable() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return !s.lost && s.fault == nil
-}
-
 // reached is how many bytes were written on a connection in all.
 func (s *sender) reached(l *link) int64 {
 	s.mu.Lock()
@@ -282,26 +277,28 @@ func (s *sender) reached(l *link) int64 {
 	return l.written + s.out
 }
 
-// pause takes the connection away; resume gives another.
-func (s *sender) pause() { s.move(nil) }
-
-func (s *sender) move(l *link) {
+// pause takes the connection away; resume gives another. It tells whether the
+// body can be sent again, from its beginning, which does not change until then,
+// unless the client fails.
+func (s *sender) pause() (repeatable bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.link, s.out = l, 0
-	if s.moved != nil {
-		s.moved.Set()
-		s.moved = nil
-	}
+	s.link, s.whole = nil, false
+	return !s.lost && s.fault == nil
 }
 
 // resume goes on with another connection, to which what is kept is sent again
-// first.
+// first. The client may have failed meanwhile, which nobody was told.
 func (s *sender) resume(l *link) error {
 	s.mu.Lock()
-	kept, last := s.kept, s.last
-	s.keep = false
+	kept, last, lost, fault := s.kept, s.last, s.lost, s.fault
 	s.mu.Unlock()
+	switch {
+	case lost:
+		panic("BUG: a body is sent again of which some is gone")
+	case fault != nil:
+		return fault
+	}
 	data := kept
 	if s.chunked {
 		data = wire.AppendChunk(make([]byte, 0, frameRoom+len(kept)+frameEnd), kept)
@@ -309,18 +306,30 @@ func (s *sender) resume(l *link) error {
 	if s.chunked && last {
 		var err error
 		if data, err = s.appendLast(data); err != nil {
-			return err
+			return uploadFailure(err)
 		}
 	}
 	if err := l.write(data); err != nil {
 		return err
 	}
+	return s.move(l)
+}
+
+// move lets the body go to another connection, which has got all that was kept.
+func (s *sender) move(l *link) error {
 	s.mu.Lock()
-	s.whole = last
-	s.mu.Unlock()
-	s.move(l)
-	if last {
+	defer s.mu.Unlock()
+	if s.fault != nil {
+		return s.fault
+	}
+	s.link, s.out, s.whole = l, 0, s.last
+	s.kept, s.keep = nil, false
+	if s.last {
 		l.sent()
+	}
+	if s.moved != nil {
+		s.moved.Set()
+		s.moved = nil
 	}
 	return nil
 }

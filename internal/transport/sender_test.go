@@ -2,6 +2,7 @@ package transport
 
 import (
 	"bytes"
+	"errors"
 	"net"
 	"runtime"
 	"strings"
@@ -75,4 +76,67 @@ func TestNoPieceIsLostWithAConnection(t *testing.T) {
 			t.Fatalf("%q was sent as %q", want, got)
 		}
 	}
+}
+
+// resumed is a sender whose connection was taken away after a piece, and the link
+// that it goes on with.
+func resumed(t *testing.T, conn netloop.Conn, last bool) (*sender, *link) {
+	t.Helper()
+	executor := startGoroutines(t)
+	p := open(&bed{T: t, engine: NewEngine(nil, executor)}, nowhere, setup{}).pool
+	before := linked(t, p, new(sink))
+	s := newSender(before, message.Text(""))
+	s.chunked, s.started = false, true
+	s.finished, s.link = executor.NewEvent(), before
+	if !s.write([]byte("one"), []byte("one"), last) {
+		t.Fatal("the sending ended")
+	}
+	if !s.pause() {
+		t.Fatal("it cannot be sent again")
+	}
+	return s, linked(t, p, conn)
+}
+
+// writing calls f for what is written.
+type writing struct {
+	netloop.Conn
+	f func()
+}
+
+func (w writing) Write(p []byte) (int, error) { w.f(); return len(p), nil }
+
+func TestClientThatFailsWhileABodyIsSentAgain(t *testing.T) {
+	var s *sender
+	s, l := resumed(t, writing{f: func() { s.fail(pipeline.NewError(pipeline.RequestTimeout, nil)) }}, false)
+	wantError(t, s.resume(l), pipeline.RequestTimeout)
+}
+
+// What was written of a body on a connection that died is not written on the one
+// that took its place.
+func TestBodyThatCannotBeSentAgain(t *testing.T) {
+	s, l := resumed(t, dead{}, true)
+	s.over = true
+	if err := s.resume(l); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("got %v", err)
+	}
+	if s.finish() {
+		t.Error("it counts as sent")
+	}
+}
+
+func TestBodyWhoseTrailerTurnsBad(t *testing.T) {
+	s, l := resumed(t, new(sink), true)
+	s.chunked, s.trailer = true, func() message.Fields { return message.Fields{{Name: "X", Value: "a\r\nb"}} }
+	wantError(t, s.resume(l), pipeline.BadRequest)
+}
+
+func TestBodyOfWhichSomeIsGone(t *testing.T) {
+	s, l := resumed(t, new(sink), false)
+	s.lost = true
+	defer func() {
+		if recover() == nil {
+			t.Error("it is sent again")
+		}
+	}()
+	_ = s.resume(l)
 }
