@@ -16,7 +16,7 @@ const heapFloor = 24 << 20
 // The percentages by which the heap may grow (see debug.SetGCPercent).
 const (
 	leastGrowth = 100 // the runtime's own
-	mostGrowth  = 1000
+	mostGrowth  = 600 // of the 4 MiB that the runtime takes for the least: heapFloor
 )
 
 // liveHeap is what was alive at the last collection.

@@ -44,10 +44,9 @@ same path and then drains.`,
 			return err
 		}
 		paceCollector()
-		loops := spareProcessors()
 		stdout, stderr := telemetry.NewSharedWriter(cmd.OutOrStdout()), telemetry.NewSharedWriter(cmd.ErrOrStderr())
 		log := telemetry.NewLogger(stderr, at)
-		gateway := app.New(app.Options{Source: file.New(path, file.Options{Logger: log}), Log: log, Stdout: stdout, Stderr: stderr, Sockets: sockets, Loops: loops})
+		gateway := app.New(app.Options{Source: file.New(path, file.Options{Logger: log}), Log: log, Stdout: stdout, Stderr: stderr, Sockets: sockets, Loops: spareProcessors})
 		return serve(cmd, gateway, log, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2)
 	}
 	return cmd

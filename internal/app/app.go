@@ -42,8 +42,9 @@ type Options struct {
 	// the documents keeps from serving, as an address that somebody else has.
 	// 0: 2 s.
 	RetryEvery time.Duration
-	// Loops is how many event loops there are; 0: one for each processor.
-	Loops int
+	// Loops tells how many event loops there are to be, where the engine is one
+	// of those; 0: one for each processor. May be nil.
+	Loops func() int
 	// Engine is the engine instead of the one that the configuration names; for
 	// tests, which can have standard, too. Empty: the configuration's.
 	Engine string
@@ -73,7 +74,7 @@ type Gateway struct {
 	source   Source
 	sockets  *Sockets
 	values   config.Environment
-	loops    int
+	loops    func() int
 	forced   string  // the engine of tests
 	engine   *engine // nil before the first change that could be built; of one change at a time
 
@@ -102,6 +103,9 @@ func (e *RefusedError) Error() string {
 
 // New returns a gateway that is ready to Run. It starts nothing.
 func New(o Options) *Gateway {
+	if o.Loops == nil {
+		o.Loops = func() int { return 0 }
+	}
 	g := &Gateway{log: o.Log, metrics: telemetry.NewMetrics(0), source: o.Source, sockets: o.Sockets, values: o.Environment, loops: o.Loops, forced: o.Engine, retryEvery: cmp.Or(o.RetryEvery, retryEvery), serving: make(chan struct{})}
 	if g.sockets == nil {
 		g.sockets = &Sockets{}

@@ -31,9 +31,9 @@ type engine struct {
 	transports *transport.Engine   // nil: net/http
 }
 
-// startEngine starts an engine by its name; loops is how many a loop engine has,
-// 0: one for each processor.
-func startEngine(name string, loops int, log *slog.Logger) (*engine, error) {
+// startEngine starts an engine by its name; loops tells how many a loop engine
+// has, 0: one for each processor.
+func startEngine(name string, loops func() int, log *slog.Logger) (*engine, error) {
 	if name == engineAuto {
 		name = bestEngine
 	}
@@ -42,7 +42,7 @@ func startEngine(name string, loops int, log *slog.Logger) (*engine, error) {
 	case engineStandard:
 		return e, nil
 	case engineLoop:
-		driver, err := newLoops(loops, log)
+		driver, err := newLoops(loops(), log)
 		if err != nil {
 			return nil, fmt.Errorf("the engine: %w", err)
 		}

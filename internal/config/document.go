@@ -166,7 +166,7 @@ type pool struct {
 	MaxIdle        int      `config:"max_idle_per_endpoint" doc:"connections that are kept without work"`
 	IdleTimeout    Duration `config:"idle_timeout" doc:"how long they are kept"`
 	MaxConnections int      `config:"max_connections_per_endpoint" doc:"connections at once"`
-	MaxPending     int      `config:"max_pending" doc:"exchanges that wait for one"`
+	MaxPending     int      `config:"max_pending" doc:"exchanges that wait for one; 0: none may"`
 }
 
 type attemptTimeouts struct {

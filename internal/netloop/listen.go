@@ -10,6 +10,7 @@ import (
 	"os"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -46,6 +47,8 @@ func duplicateOf(system syscall.Conn) (descriptor int, err error) {
 type reserve struct {
 	mu   sync.Mutex
 	file *os.File
+	told time.Time // when somebody was told last
+	more int       // failures since then
 }
 
 func (r *reserve) fill() {
@@ -86,10 +89,27 @@ func (r *reserve) refuse(listening int, answer []byte) {
 	r.file, _ = os.Open(os.DevNull)
 }
 
+// tellAgain is how often it is told that connections cannot be taken.
+const tellAgain = 10 * time.Second
+
+// tell counts a failure, and returns how many are to be told of now.
+func (r *reserve) tell(now time.Time) (failures int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.more++
+	if now.Sub(r.told) < tellAgain {
+		return 0
+	}
+	failures, r.more, r.told = r.more, 0, now
+	return failures
+}
+
 // exhausted tells whether accepting failed for want of descriptors, and refuses
 // a connection then.
 func (r *reserve) exhausted(err error, listening int, options *ListenOptions, log *slog.Logger) {
-	log.Warn("connections cannot be taken", "error", err)
+	if failures := r.tell(time.Now()); failures > 0 {
+		log.Warn("connections cannot be taken", "error", err, "times", failures)
+	}
 	if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
 		r.refuse(listening, options.Exhausted)
 	}

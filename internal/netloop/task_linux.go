@@ -11,7 +11,7 @@ const (
 	// slice is how many bytes a task moves before it lets others run, and
 	// callBytes how many a call counts for at least.
 	slice     = 256 << 10
-	callBytes = 4 << 10
+	callBytes = 16 << 10
 	// freeTasks is how many tasks without work a loop keeps.
 	freeTasks = 256
 )

@@ -43,6 +43,10 @@ type Exchange struct {
 	BytesIn      int64         // of the request's body, as read from the client
 	BytesOut     int64         // of the response's body, as written to the client
 
+	// Until is when the exchange must be over; zero: never. The engine holds the
+	// writing of the response to it.
+	Until time.Time
+
 	Err *Error // what ended it, also when the response had begun
 
 	// Informer sends informational responses (1xx) to the client at once; nil

@@ -22,6 +22,7 @@ type Watch struct {
 	last     time.Time     // when the last byte passed
 	quiet    time.Duration // how long no byte may pass; 0: for ever
 	asking   bool          // the client is asked for more of its body
+	giving   bool          // the response's bytes are on their way to the client: nothing is waited for here
 	head     bool          // the head of the response is there
 	nearer   func()        // told when the deadline may have come nearer; may be nil
 }
@@ -36,6 +37,30 @@ func (w *Watch) Begin(limits model.RouteTimeouts, start time.Time) {
 		w.total = start.Add(limits.Total)
 	}
 }
+
+// Await notes that more of the response's body is waited for: the client has
+// taken what came before, which counts as bytes that passed.
+func (w *Watch) Await() {
+	now := time.Now()
+	w.mu.Lock()
+	w.last, w.giving = now, false
+	nearer := w.nearer
+	w.mu.Unlock()
+	if nearer != nil {
+		nearer()
+	}
+}
+
+// Came notes that some of it came. Until the next Await it is the client that is
+// waited for, which whoever writes to it bounds.
+func (w *Watch) Came() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.giving = true
+}
+
+// Total is when the exchange must be over; zero: never.
+func (w *Watch) Total() time.Time { return w.total }
 
 // Touch notes that a byte passed, in either direction.
 func (w *Watch) Touch() {
@@ -107,7 +132,7 @@ func (w *Watch) Deadline() time.Time {
 
 func (w *Watch) deadline() time.Time {
 	deadline := earlier(w.total, w.response)
-	if w.quiet > 0 {
+	if w.quiet > 0 && !w.giving {
 		deadline = earlier(deadline, w.last.Add(w.quiet))
 	}
 	return deadline
@@ -132,7 +157,7 @@ func (w *Watch) Expired() error {
 		return overdue("total_timeout", w.limits.Total)
 	case over(w.response):
 		return overdue("timeout", w.limits.Response)
-	case w.quiet == 0 || !over(w.last.Add(w.quiet)):
+	case w.quiet == 0 || w.giving || !over(w.last.Add(w.quiet)):
 		return nil
 	case w.head || !w.asking:
 		return overdue("idle_timeout", w.quiet)

@@ -62,14 +62,13 @@ func (d *download) Read(p []byte) (int, error) {
 	if d.downloading == nil {
 		return 0, d.over
 	}
+	d.watch.Await()
 	return d.came(d.downloading.Read(p))
 }
 
 // came notes what came of the body.
 func (d *download) came(n int, err error) (int, error) {
-	if n > 0 {
-		d.watch.Touch()
-	}
+	d.watch.Came()
 	if err != nil {
 		d.downloading, d.over = nil, err
 		(*forward)(d).end(err != io.EOF && atFault(err)) //nolint:errorlint // as io.Reader has it; failures may wrap it
@@ -83,6 +82,7 @@ func (d *download) ReadInto(p *netloop.Pipe, most int64) (int, error) {
 	if !ok {
 		return 0, errors.ErrUnsupported
 	}
+	d.watch.Await()
 	n, err := source.ReadInto(p, most)
 	if errors.Is(err, errors.ErrUnsupported) {
 		return 0, err

@@ -63,8 +63,15 @@ func (f *forward) attempt() error {
 		f.try.Informer = f
 	}
 	endpoint.Begin()
+	returned := false
+	defer func() {
+		if !returned { // a body has panicked
+			f.end(false)
+		}
+	}()
 	start := time.Now()
 	err = endpoint.Transport.RoundTrip(f.x.Context(), &f.try)
+	returned = true
 	f.x.UpstreamTime += time.Since(start)
 	if err == nil {
 		err = f.accept(&f.try.Response)
@@ -101,6 +108,7 @@ func (f *forward) accept(response *message.Response) error {
 	case response.Tunnel != nil:
 		response.Tunnel = &tunnel{forward: f, Tunnel: response.Tunnel}
 	case response.Body != nil:
+		f.watch.Came() // until more is read
 		f.downloading = response.Body
 		response.Body = (*download)(f)
 	default:

@@ -53,6 +53,7 @@ func (d *destination) Serve(x *pipeline.Exchange) error {
 		return err
 	}
 	f.watch.Begin(d.route.Timeouts, x.Start)
+	x.Until = f.watch.Total()
 	if f.request.Body != nil && f.request.Length != 0 {
 		f.uploading, f.left = f.request.Body, f.request.Length
 		f.request.Body = (*upload)(f)

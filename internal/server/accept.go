@@ -69,11 +69,14 @@ func (l *Listener) finish(from *socket) {
 
 // takeLast takes a connection that was still in the queue.
 func (l *Listener) takeLast(inner net.Conn) {
-	if l.acceptor != nil {
+	switch {
+	case l.acceptor != nil:
 		l.acceptor.Take(inner)
-		return
+	case l.starting != nil: // the engine never began: nobody can serve it
+		_ = inner.Close()
+	default:
+		l.take(inner)
 	}
-	l.take(inner)
 }
 
 // take hands a new connection on, or refuses it past the limit.
@@ -81,7 +84,7 @@ func (l *Listener) take(inner net.Conn) {
 	m := l.model.Load()
 	c := &conn{Conn: inner, listener: l}
 	if !l.enter(c, m) {
-		l.refuse(inner, m)
+		l.refuse(inner, peerOf(inner.RemoteAddr()), m)
 		return
 	}
 	for {

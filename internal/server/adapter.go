@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/netip"
 	"runtime/debug"
@@ -75,7 +76,7 @@ func newTurn(a *adapter, c *conn, w http.ResponseWriter, r *http.Request) *turn 
 	}
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(r.Context()))
 	t.ctx, t.cancel = ctx, cancel
-	t.x = pipeline.NewExchange(ctx, request, m, peerOf(r.RemoteAddr), time.Now())
+	t.x = pipeline.NewExchange(ctx, request, m, peerNamed(r.RemoteAddr), time.Now())
 	if r.ProtoAtLeast(1, 1) {
 		t.x.Informer = t
 	}
@@ -246,7 +247,14 @@ func (l *Listener) done(x *pipeline.Exchange) {
 
 // peerOf is the other end of a connection; invalid where it has no address, as
 // on a Unix socket.
-func peerOf(address string) netip.AddrPort {
+func peerOf(address net.Addr) netip.AddrPort {
+	if address == nil { // of a connection that is broken
+		return netip.AddrPort{}
+	}
+	return peerNamed(address.String())
+}
+
+func peerNamed(address string) netip.AddrPort {
 	peer, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return netip.AddrPort{}

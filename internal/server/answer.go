@@ -3,7 +3,6 @@ package server
 import (
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"sluice/internal/message"
@@ -14,13 +13,6 @@ import (
 // respond writes the exchange's response. cut says that it is not whole, and
 // that the client sees so.
 func (e *exchange) respond() (cut bool) {
-	defer func() {
-		if value := recover(); value != nil {
-			e.note(e.recovered(value))
-			e.client.conn.Reset()
-			cut = true
-		}
-	}()
 	if !e.fits() {
 		e.fail(e.misfit())
 	}
@@ -28,7 +20,29 @@ func (e *exchange) respond() (cut bool) {
 		_ = e.Response.Close() // nobody reads it
 		return true
 	}
-	return e.write()
+	cut, panicked := e.tryWrite()
+	if panicked && !e.begun {
+		e.Response = nil // it has panicked, and may do so again
+		e.fail(pipeline.NewError(pipeline.Internal, nil))
+		cut, panicked = e.tryWrite()
+	}
+	if panicked {
+		e.client.conn.Reset()
+	}
+	return cut || panicked
+}
+
+// tryWrite is write; a panic of the body is noted where it cannot be told.
+func (e *exchange) tryWrite() (cut, panicked bool) {
+	defer func() {
+		if value := recover(); value != nil {
+			err := e.recovered(value)
+			if panicked = true; e.begun {
+				e.note(err)
+			}
+		}
+	}()
+	return e.write(), false
 }
 
 func (e *exchange) fits() bool { return e.misfit() == nil }
@@ -79,9 +93,11 @@ func (e *exchange) write() (cut bool) {
 	if p.done = framing.Body == wire.NoBody || framing.Body == wire.Sized && p.left == 0; !p.done {
 		out, err = p.appendReady(out)
 	}
+	if err != nil && !e.failed {
+		return e.instead(err)
+	}
 	if lost := p.send(out); lost != nil {
-		e.note(lostClient(&e.ctx, lost))
-		return true
+		return e.unheard(lost, p.sent)
 	}
 	if err == nil && !p.done {
 		err = p.copy()
@@ -96,6 +112,30 @@ func (e *exchange) write() (cut bool) {
 		return true
 	}
 	return false
+}
+
+// instead answers with an error, where the response failed before anything of it
+// went out.
+func (e *exchange) instead(err error) (cut bool) {
+	e.fail(err)
+	if e.Err.Word == pipeline.ClientClosed {
+		_ = e.Response.Close() // nobody reads it
+		return true
+	}
+	return e.write()
+}
+
+// unheard notes that the client could not be written to. One that got nothing at
+// all has seen no status.
+func (e *exchange) unheard(lost error, sent int) (cut bool) {
+	err := lostClient(&e.ctx, lost)
+	if sent == 0 && e.Err == nil {
+		e.fail(err)
+		_ = e.Response.Close() // nobody reads it
+	} else {
+		e.note(err)
+	}
+	return true
 }
 
 // idle bounds how long the client may take nothing of the response.
@@ -156,8 +196,9 @@ func (e *exchange) ends() bool {
 	case !e.client.expires.IsZero() && !time.Now().Before(e.client.expires):
 		return true
 	}
-	// Where the response streams, both ends may well come together.
-	return e.Response.Length >= 0 && e.content.incomplete() && !e.content.small()
+	// Where a good response streams, both ends may well come together.
+	streams := e.Response.Length < 0 && e.Response.Status < 300 && !e.content.hopeless()
+	return e.content.incomplete() && !e.content.small() && !streams
 }
 
 // appendHead appends the head of the response. Fields that would break the
@@ -272,21 +313,5 @@ func (e *exchange) informational(r *message.Response) {
 		return // what cannot be written is of no use to the client
 	}
 	defer e.out.leave()
-	_ = e.send(head, defaultIdle) // the response's own head tells of a broken connection
-}
-
-// send writes, and fails where the client takes nothing for as long as idle: as
-// long as it takes a byte now and then, it goes on.
-func (e *exchange) send(data []byte, idle time.Duration) error {
-	conn := e.client.conn
-	for {
-		if idle > 0 {
-			conn.SetWriteDeadline(time.Now().Add(idle))
-		}
-		n, err := conn.Write(data)
-		if err == nil || n == 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
-			return err
-		}
-		data = data[n:]
-	}
+	_, _ = e.send(head, defaultIdle) // the response's own head tells of a broken connection
 }

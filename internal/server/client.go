@@ -37,9 +37,7 @@ func (l *Listener) taken(conn netloop.Conn) bool {
 	m := l.model.Load()
 	c := &client{conn: conn, listener: l}
 	c.hungUp = c.hangUp
-	if address := conn.RemoteAddr(); address != nil {
-		c.peer = peerOf(address.String())
-	}
+	c.peer = peerOf(conn.RemoteAddr())
 	c.peerText = pipeline.PeerText(c.peer)
 	if age := m.Timeouts.MaxAge; age > 0 {
 		c.expires = time.Now().Add(jittered(age))
@@ -49,7 +47,7 @@ func (l *Listener) taken(conn netloop.Conn) bool {
 		return true
 	}
 	if inner, err := conn.Detach(); err == nil {
-		l.refuse(inner, m)
+		l.refuse(inner, c.peer, m)
 	}
 	return false
 }
@@ -104,9 +102,6 @@ func (c *client) restUntil() (until time.Time) {
 	if idle := c.listener.model.Load().Timeouts.Idle; idle > 0 {
 		until = time.Now().Add(idle)
 	}
-	if !c.expires.IsZero() && (until.IsZero() || c.expires.Before(until)) {
-		until = c.expires
-	}
 	return until
 }
 
@@ -114,11 +109,15 @@ func (c *client) restUntil() (until time.Time) {
 // another.
 func (c *client) next(in *input) bool {
 	e := newExchange(c, in)
-	if err := e.readHead(in); err != nil {
-		e.end(err)
-		return false
+	err := e.readHead(in)
+	if err == nil {
+		return e.run()
 	}
-	return e.run()
+	if errors.Is(err, errLineEnd) {
+		return true
+	}
+	e.end(err)
+	return false
 }
 
 // end ends an exchange whose head did not come whole.

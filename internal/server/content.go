@@ -379,6 +379,14 @@ func (b *content) small() bool {
 	return b.err == nil && !b.expected && b.framing == wire.Sized && b.left <= keepAliveBody
 }
 
+// hopeless tells whether the rest of the body will never be read: it has failed,
+// or the client was not asked for it.
+func (b *content) hopeless() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.err != nil || b.expected
+}
+
 // incomplete tells whether there is a rest that nobody has read.
 func (b *content) incomplete() bool {
 	b.mu.Lock()

@@ -31,6 +31,7 @@ type exchange struct {
 	content content      // its body
 	out     door         // to the client's socket
 
+	begun  bool // something of the response may have gone out
 	failed bool // the response tells an error
 	closes bool // the connection ends with the response, as its head says
 
@@ -49,8 +50,13 @@ func newExchange(c *client, in *input) *exchange {
 	return e
 }
 
-// errNoRequest is a connection that ends without another request.
-var errNoRequest = errors.New("the client closed between requests")
+var (
+	// errNoRequest is a connection that ends without another request.
+	errNoRequest = errors.New("the client closed between requests")
+	// errLineEnd is an empty line and nothing behind it, which some clients send
+	// after a body (RFC 9112 2.2): the connection is at rest.
+	errLineEnd = errors.New("an empty line between requests")
+)
 
 // readHead reads the head of a request. Its errors are errNoRequest, a
 // *wire.Error, io.EOF where the client closed its side in the middle,
@@ -83,6 +89,10 @@ func (e *exchange) readHead(in *input) error {
 				in.conn.SetReadDeadline(time.Time{})
 			}
 			return nil
+		}
+		if string(in.bytes()) == "\r\n" {
+			in.use(len("\r\n"))
+			return errLineEnd
 		}
 		if scanned = in.buffered(); !timed && m.Timeouts.ReadHeader > 0 {
 			timed = true
@@ -122,9 +132,14 @@ func (e *exchange) refuse(refusal *pipeline.Error) {
 	}
 }
 
-// lost notes a client that broke the connection in the middle of a head.
+// lost notes a connection that broke in the middle of a head: the client's doing,
+// or ours where the listener ends.
 func (e *exchange) lost(err error) {
-	pipeline.Fail(&e.Exchange, pipeline.NewError(pipeline.ClientClosed, fmt.Errorf("%w: %w", pipeline.ErrClientGone, err)))
+	why := pipeline.NewError(pipeline.ClientClosed, fmt.Errorf("%w: %w", pipeline.ErrClientGone, err))
+	if errors.Is(err, errEnding) || errors.Is(err, netloop.ErrStopped) {
+		why = pipeline.NewError(pipeline.Overloaded, errStopped)
+	}
+	pipeline.Fail(&e.Exchange, why)
 	_ = e.Response.Close() // nobody reads it
 	e.client.listener.done(&e.Exchange)
 }
@@ -190,8 +205,14 @@ func (e *exchange) recovered(value any) error {
 
 // fail makes an error the response.
 func (e *exchange) fail(err error) {
-	pipeline.Fail(&e.Exchange, e.blame(err))
 	e.failed = true
+	defer func() {
+		if value := recover(); value != nil { // of the response that a handler left behind
+			e.Response = nil
+			pipeline.Fail(&e.Exchange, e.recovered(value))
+		}
+	}()
+	pipeline.Fail(&e.Exchange, e.blame(err))
 }
 
 // note records an error that no response can tell any more. The first one is

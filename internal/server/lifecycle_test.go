@@ -477,7 +477,7 @@ func TestRefusalsAreBounded(t *testing.T) {
 	f := start(t, text("ok"), func(m *model.Listener) { m.Limits.Connections = 1 })
 	f.dial().send(get("/")).answer("GET")
 	f.next(t)
-	const many = 100
+	const many = 400
 	var clients []*client
 	for range many {
 		clients = append(clients, f.dial())

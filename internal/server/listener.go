@@ -26,40 +26,48 @@ func (l *Listener) Start() error {
 
 // Serve accepts connections from now on, and serves new requests by m. It is
 // called after every swap of the snapshot: requests that have begun keep the
-// settings they began with; connections whose time-outs or header limit are no
-// longer the current ones close after their next response. No connection is
-// lost. After Release it does nothing.
+// settings they began with. (With the adapter, connections whose time-outs or
+// header limit are no longer the current ones close after their next response.)
+// No connection is lost. After Release it does nothing.
 func (l *Listener) Serve(m *model.Listener) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	if l.socket == nil {
+		l.mu.Unlock()
 		panic("BUG: Serve before Start")
 	}
-	if !l.ending.Load() {
-		l.begin(m)
+	start := !l.ending.Load() && l.begin(m)
+	l.mu.Unlock()
+	if start {
+		l.startEngine()
 	}
 }
 
-// begin accepts connections, and serves new requests by m. l.mu is held.
-func (l *Listener) begin(m *model.Listener) {
+// begin accepts connections, and serves new requests by m. l.mu is held; where
+// the engine is to be started, the caller does that without.
+func (l *Listener) begin(m *model.Listener) (startEngine bool) {
 	l.model.Store(m)
 	if l.driver != nil {
-		l.beginEngine()
-		return
+		first := l.starting == nil
+		if first {
+			l.starting = make(chan struct{})
+			l.tasks++
+		}
+		return first
 	}
 	before := l.generation
 	if before != nil && before.settings == settingsOf(m) {
-		return
+		return false
 	}
 	l.generation = newGeneration(l, m)
 	l.tasks++
 	go l.generation.serve()
 	if before != nil {
 		before.retire()
-		return
+		return false
 	}
 	l.tasks++
 	go l.accept(l.socket)
+	return false
 }
 
 // Release ends the listener: it accepts no more, closes idle connections, and
@@ -79,14 +87,15 @@ func (l *Listener) release(handed bool) {
 		return
 	}
 	shared := l.socket != nil && !handed && l.socket.shared()
-	if shared && !l.accepting() { // never served, but clients may have come here instead of there
-		l.begin(l.model.Load())
-	}
+	start := shared && !l.accepting() && l.begin(l.model.Load()) // never served, but clients may have come here instead of there
 	l.patient.Store(handed || shared)
 	l.ending.Store(true)
 	close(l.ended)
 	accepting := l.accepting()
 	l.mu.Unlock()
+	if start {
+		l.startEngine()
+	}
 	switch {
 	case accepting:
 		l.endAccepting()

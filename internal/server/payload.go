@@ -17,14 +17,16 @@ type payload struct {
 	left    int64 // of a sized body
 	idle    time.Duration
 	unsent  int64 // bytes of the body that were read and not written
+	sent    int   // bytes that were written, the head and what frames the body among them
 	done    bool
 }
 
-// frame is the room that the header of a chunk takes, and what ends it: the
-// largest buffer has a size of five digits.
+// The room that the header of a chunk takes, which has four digits at most, and
+// what ends it.
 const (
 	chunkHead = len("ffff\r\n")
 	chunkRoom = chunkHead + len(wire.ChunkEnd)
+	mostChunk = 0xffff
 )
 
 // appendReady appends what is there of the body, up to the room of b. It reads
@@ -41,7 +43,7 @@ func (p *payload) appendReady(b []byte) ([]byte, error) {
 		if room < leastReady {
 			return b, nil
 		}
-		n, err := p.read(b[from : from+min(room, message.Buffered(body))])
+		n, err := p.read(b[from : from+min(room, message.Buffered(body), mostChunk)])
 		if n > 0 {
 			b = p.framed(b, from, n)
 		}
@@ -113,12 +115,18 @@ func (p *payload) appendEnd(b []byte) ([]byte, error) {
 
 // send writes what was appended, and counts what the body has of it.
 func (p *payload) send(data []byte) error {
-	err := p.exchange.send(data, p.idle)
-	if err == nil {
-		p.BytesOut += p.unsent
-		p.unsent = 0
-	}
+	p.begun = true
+	framing := int64(len(data)) - p.unsent // most of it stands before the body
+	n, err := p.exchange.send(data, p.idle)
+	p.note(n, framing)
 	return err
+}
+
+// note counts what was written: n bytes, those of a head or a chunk among them.
+func (p *payload) note(n int, framing int64) {
+	p.sent += n
+	p.BytesOut += min(max(int64(n)-framing, 0), p.unsent)
+	p.unsent = 0
 }
 
 // copy streams the rest of the body.

@@ -2,8 +2,6 @@ package server
 
 import (
 	"errors"
-	"os"
-	"time"
 
 	"sluice/internal/netloop"
 	"sluice/internal/wire"
@@ -45,19 +43,7 @@ func (p *payload) pipe() error {
 
 // pass writes what a pipe holds, as send does with bytes.
 func (p *payload) pass(pipe *netloop.Pipe) error {
-	conn := p.client.conn
-	for {
-		if p.idle > 0 {
-			conn.SetWriteDeadline(time.Now().Add(p.idle))
-		}
-		n, err := conn.WriteFrom(pipe)
-		if err == nil {
-			p.BytesOut += p.unsent
-			p.unsent = 0
-			return nil
-		}
-		if n == 0 || !errors.Is(err, os.ErrDeadlineExceeded) {
-			return err
-		}
-	}
+	n, err := p.deliver(p.idle, func() (int, error) { return p.client.conn.WriteFrom(pipe) })
+	p.note(n, 0)
+	return err
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/netip"
 	"time"
 
 	"sluice/internal/message"
@@ -15,14 +16,15 @@ import (
 const (
 	// maxRefusals bounds the refusals under way at once; past it connections
 	// are closed without an answer.
-	maxRefusals = 64
+	maxRefusals = 256
 	// refusalTime is how long one may take.
 	refusalTime = time.Second
 )
 
-// refuse answers 503 on a connection past limits.connections, without reading a
-// request, and closes it.
-func (l *Listener) refuse(inner net.Conn, m *model.Listener) {
+// refuse answers 503 on a connection of peer past limits.connections, without
+// reading a request, and closes it. The connection may be broken already, and
+// then has no peer by itself.
+func (l *Listener) refuse(inner net.Conn, peer netip.AddrPort, m *model.Listener) {
 	l.refused.Add(1)
 	select {
 	case l.refusals <- struct{}{}:
@@ -37,7 +39,7 @@ func (l *Listener) refuse(inner net.Conn, m *model.Listener) {
 		defer l.leave()
 		defer func() { <-l.refusals }()
 		defer func() { _ = inner.Close() }()
-		x := pipeline.NewExchange(context.Background(), &message.Request{Protocol: message.HTTP11, Scheme: "http"}, m, peerOf(inner.RemoteAddr().String()), time.Now())
+		x := pipeline.NewExchange(context.Background(), &message.Request{Protocol: message.HTTP11, Scheme: "http"}, m, peer, time.Now())
 		refusal := pipeline.NewError(pipeline.Overloaded, errors.New("limits.connections is reached"))
 		refusal.Detail = "Too many connections."
 		refusal.Close = true

@@ -105,7 +105,8 @@ type Listener struct {
 	socket     *socket             // nil until Start
 	handed     bool                // another process has the socket too
 	generation *generation         // of net/http; nil until Serve
-	acceptor   netloop.Acceptor    // of the engine; nil until Serve
+	starting   chan struct{}       // of the engine: closed when acceptor is set, or never will be; nil until Serve
+	acceptor   netloop.Acceptor    // of the engine; not changed once starting is closed; nil: it does not accept
 	conns      map[member]struct{} // taken and not yet closed
 	tasks      int                 // goroutines and connections that Shutdown waits for
 	sweeping   bool                // a sweep is due in a moment

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -33,15 +34,26 @@ func (p *pair) join(early io.Reader) error {
 	tunnels := &p.client.listener.tunnels
 	tunnels.Add(1)
 	defer tunnels.Add(-1)
-	defer func() { _ = p.tunnel.Close() }() // what matters was told by reading and writing
 	upward := make(chan struct{})
 	go func() {
 		defer close(upward)
-		p.up(early)
+		p.contain(func() { p.up(early) })
 	}()
-	p.down()
+	p.contain(p.down)
 	<-upward
+	p.contain(func() { _ = p.tunnel.Close() }) // what matters was told by reading and writing
 	return p.err
+}
+
+// contain keeps a panic, as of a middleware's tunnel, from all but this one.
+func (p *pair) contain(f func()) {
+	defer func() {
+		if value := recover(); value != nil {
+			p.client.listener.log.Error("a tunnel panicked", "panic", fmt.Sprint(value), "stack", string(debug.Stack()))
+			p.broken(pipeline.NewError(pipeline.Internal, nil)) // the cause is told
+		}
+	}()
+	f()
 }
 
 // up carries what the client sends.
@@ -55,9 +67,19 @@ func (p *pair) up(early io.Reader) {
 	case reading != nil:
 		p.broken(lostClient(p.ctx, reading))
 	case err != nil && p.downEnded.Load():
-		p.broken(nil) // an endpoint that has said all may be gone
+		p.linger() // an endpoint that has said all may be gone
+		p.broken(nil)
 	case err != nil:
 		p.broken(p.endpointError(err))
+	}
+}
+
+// linger reads on for a moment what nobody takes any more: bytes that arrive at a
+// closed socket are answered with a reset, which may take from the client what it
+// has not read yet.
+func (p *pair) linger() {
+	if p.client.SetReadDeadline(time.Now().Add(p.client.listener.limits.linger)) == nil {
+		_, _ = io.CopyN(io.Discard, p.client.Conn, lingerBytes) // any end will do
 	}
 }
 
@@ -80,9 +102,9 @@ func (p *pair) down() {
 
 // pump copies until the end of src, which is no error.
 func (p *pair) pump(dst io.Writer, src io.Reader, count *atomic.Int64) (reading, writing error) {
-	bodies := &p.client.listener.bodies
-	buffer := bodies.get()
-	defer bodies.put(buffer)
+	heads := &p.client.listener.heads // small ones: tunnels may be many, and mostly silent
+	buffer := heads.get()
+	defer heads.put(buffer)
 	for {
 		n, err := src.Read(buffer[:])
 		if n > 0 {
@@ -106,8 +128,8 @@ func (p *pair) pump(dst io.Writer, src io.Reader, count *atomic.Int64) (reading,
 func (p *pair) broken(err error) {
 	p.once.Do(func() {
 		p.err = err
-		_ = p.tunnel.Close() // to wake whoever reads
 		p.client.kill(false)
+		_ = p.tunnel.Close() // to wake whoever reads
 	})
 }
 

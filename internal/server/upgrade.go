@@ -19,7 +19,7 @@ func (e *exchange) upgrade() bool {
 	e.out.close(c.conn.Executor())
 	head, err := wire.AppendResponseHead(nil, &message.Response{Status: statusSwitchingProtocols, Fields: switchedFields(&e.Exchange), Length: message.Unknown}, wire.Framing{})
 	if err == nil {
-		err = e.send(head, stallOf(&e.Exchange))
+		_, err = e.send(head, stallOf(&e.Exchange))
 	}
 	if err != nil {
 		e.abandon(pipeline.AsError(lostClient(&e.ctx, err)))
