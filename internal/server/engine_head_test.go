@@ -168,7 +168,9 @@ func TestAnEmptyLineIsNoRequest(t *testing.T) {
 			"a reset":            func(c *client) { reset(t, c) },
 			"nothing else comes": func(*client) {},
 		} {
-			f := start(t, text("ok"), func(m *model.Listener) { m.Timeouts.ReadHeader = 50 * time.Millisecond })
+			f := start(t, text("ok"), func(m *model.Listener) {
+				m.Timeouts.ReadHeader, m.Timeouts.Idle = 50*time.Millisecond, 50*time.Millisecond
+			})
 			c := f.dial().send(post("Content-Length: 3\r\n", "abc") + end)
 			if response, _ := c.answer("POST"); response.Close {
 				t.Error("it closes")
