@@ -1,13 +1,16 @@
 package transport
 
 import (
+	"fmt"
 	"io"
+	"runtime/debug"
 	"sync"
 )
 
 // aside is a body whose Close wakes who reads it, whatever it is a body of: a
 // goroutine reads, when asked and never ahead, and is left behind by Close, until
-// its last read returns. Read is for one goroutine at a time.
+// its last read returns. Read is for one goroutine at a time. It is no way out for
+// a body that only tasks of an executor may read (see pipeline.Transport).
 type aside struct {
 	source  io.ReadCloser
 	pending []byte
@@ -38,6 +41,9 @@ func (a *aside) Read(p []byte) (int, error) {
 		}
 		select {
 		case b := <-a.got:
+			if p, ok := b.err.(panicked); ok { //nolint:errorlint // it is not wrapped
+				panic(p)
+			}
 			a.pending, a.end = b.data, b.err
 		case <-a.closed:
 			return 0, errStopped
@@ -67,14 +73,33 @@ func (a *aside) pump() {
 	for {
 		select {
 		case <-a.want:
-			n, err := a.source.Read(buffer)
-			a.got <- block{buffer[:n], err}
+			a.got <- a.fill(buffer)
 		case <-a.closed:
 			_ = a.source.Close() // what it says is of no use to anyone any more
 			return
 		}
 	}
 }
+
+// fill reads a block. A panic is told as an error, for Read to go on with where
+// the engine contains it: here it would end the process.
+func (a *aside) fill(buffer []byte) (b block) {
+	defer func() {
+		if value := recover(); value != nil {
+			b.err = panicked{value, debug.Stack()}
+		}
+	}()
+	n, err := a.source.Read(buffer)
+	return block{buffer[:n], err}
+}
+
+// panicked is the panic of a body.
+type panicked struct {
+	value any
+	stack []byte
+}
+
+func (p panicked) Error() string { return fmt.Sprintf("%v\n%s", p.value, p.stack) }
 
 // Close ends the body; a read of it under way is left behind. Further calls do
 // nothing.

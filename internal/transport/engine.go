@@ -125,19 +125,32 @@ func (p *pool) RoundTrip(ctx context.Context, try *pipeline.Attempt) error {
 		return err
 	}
 	l.begin(ctx, own, try, buffer, request)
-	err = l.carry(body)
+	return p.exchange(l, body)
+}
+
+// exchange does an attempt that has a connection, and perhaps another after it.
+func (p *pool) exchange(l *link, body io.ReadCloser) error {
+	returned := false
+	defer func() {
+		if !returned { // a body or an informer panics, which goes on
+			l.giveUp()
+		}
+	}()
+	err := l.carry(body)
 	if err != nil && l.mayReplay(err) {
-		next, failure := p.replace(l)
-		if failure != nil {
-			return failure
+		var next *link
+		if next, err = p.replace(l); err != nil {
+			returned = true
+			return err
 		}
 		l = next
 		err = l.ask()
 	}
 	if err != nil {
-		return l.fail(err)
+		err = l.fail(err)
 	}
-	return nil
+	returned = true
+	return err
 }
 
 // framingOf says how a request's body goes out.

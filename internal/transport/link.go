@@ -286,12 +286,17 @@ func (l *link) abort() {
 // fail ends an attempt by an error, and says what it means.
 func (l *link) fail(err error) error {
 	err = l.failure(err)
+	l.giveUp()
+	return err
+}
+
+// giveUp ends an attempt with its connection.
+func (l *link) giveUp() {
 	if l.sender != nil {
 		l.abort()
 	}
 	l.end()
 	l.close()
-	return err
 }
 
 // failure says what an error means.

@@ -32,19 +32,18 @@ func (l *link) attach(body io.ReadCloser) error {
 		l.sender = newSender(l, body)
 		return nil
 	}
+	defer func() { _ = body.Close() }() // all of it was read, or an error is at hand
 	end := len(l.request) + int(length)
 	for len(l.request) < end {
 		n, err := body.Read(l.request[len(l.request):end])
 		l.request = l.request[:len(l.request)+n]
 		if err != nil && len(l.request) < end {
-			_ = body.Close() // the error at hand is the one to tell
 			if errors.Is(err, io.EOF) {
 				err = io.ErrUnexpectedEOF
 			}
 			return uploadFailure(err)
 		}
 	}
-	_ = body.Close() // all of it was read
 	return nil
 }
 

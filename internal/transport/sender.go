@@ -87,7 +87,8 @@ func (s *sender) run() {
 	}()
 	engine := s.shelf.pool.engine
 	buffer := engine.takePiece()
-	for s.next(buffer) && s.pipe() {
+	for more := true; more; {
+		more = s.next(buffer) && s.pipe()
 	}
 	engine.pieces.Put(buffer)
 	returned = true
