@@ -18,7 +18,14 @@ type Transport interface {
 	//
 	// Errors are *Error with a word of the upstream; ctx's cause is wrapped
 	// where the context ended the attempt. The request's body is closed in any
-	// case, by the end of the response's body at the latest.
+	// case, by the end of the response's body at the latest. A panic of that
+	// body or of a.Informer ends the attempt, and goes on where it can.
+	//
+	// Where ctx is a *netloop.Context, one attempt at a time may run on it, from
+	// the call to the end of the response's body, and tasks of its executor do
+	// all of that. Where it is none, be it only derived from one, goroutines may
+	// read the request's body: one that comes over a loop's connection would
+	// corrupt the loop. Such a body must be read into memory first.
 	RoundTrip(ctx context.Context, a *Attempt) error
 }
 
