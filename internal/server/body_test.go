@@ -327,7 +327,7 @@ func TestTheRestOfABody(t *testing.T) {
 func TestHalfClose(t *testing.T) {
 	t.Run("serve", func(t *testing.T) {
 		f := start(t, func(x *pipeline.Exchange) error {
-			if err := pause(x, 100*time.Millisecond); err != nil { // long enough for the context to end
+			if err := pause(x, 300*time.Millisecond); err != nil { // long enough for the context to end
 				return err
 			}
 			x.Response = reply(200, "served")

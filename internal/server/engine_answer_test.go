@@ -138,7 +138,7 @@ func TestASmallAnswerIsOneWrite(t *testing.T) {
 	ofEngine(t, "net/http flushes the head first")
 	for _, length := range []int64{5, message.Unknown} {
 		f := start(t, identified(func(x *pipeline.Exchange) error {
-			x.Response = &message.Response{Status: 200, Body: message.Text("hello"), Length: length}
+			x.Response = &message.Response{Status: 200, Body: &partly{text: "hello", there: 5, early: true, end: io.EOF}, Length: length}
 			return nil
 		}))
 		c := f.dial().send(get("/"))

@@ -151,6 +151,10 @@ func lostClient(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(cause, pipeline.ErrClientGone) {
 		return cause
 	}
+	var own *pipeline.Error
+	if errors.As(err, &own) {
+		return own // of a time-out of the exchange
+	}
 	return pipeline.NewError(pipeline.ClientClosed, fmt.Errorf("%w: %w", pipeline.ErrClientGone, err))
 }
 
