@@ -198,3 +198,21 @@ func TestAHeadThatBreaks(t *testing.T) {
 		t.Errorf("%v of %v, %d bytes out", x.Err, x.Peer, x.BytesOut)
 	}
 }
+
+// The time for the head is not that of the body.
+func TestABodyBehindAHeadInParts(t *testing.T) {
+	const limit = 200 * time.Millisecond
+	read := make(chan struct{})
+	f := start(t, func(x *pipeline.Exchange) error {
+		close(read)
+		return swallow(x)
+	}, func(m *model.Listener) { m.Timeouts.ReadHeader, m.Timeouts.MinBodyRate = limit, 0 })
+	c := f.dial().send("POST / HTTP/1.1\r\nHost: a\r\n")
+	until(t, "the beginning", func() bool { return f.listener.Pending() == 0 })
+	c.send("Content-Length: 3\r\n\r\n")
+	<-read
+	time.Sleep(limit)
+	if response, body := c.send("abc").answer("POST"); response.StatusCode != 200 || body != "3" {
+		t.Errorf("%d %s", response.StatusCode, body)
+	}
+}

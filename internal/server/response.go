@@ -21,6 +21,9 @@ func (t *turn) respond() (cut bool) {
 	defer func() {
 		if value := recover(); value != nil {
 			t.note(t.recovered(value))
+			if t.c != nil {
+				t.c.reset() // a plain close may look like the end of the body
+			}
 			cut = true
 		}
 	}()

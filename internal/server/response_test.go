@@ -286,6 +286,7 @@ func TestABodyThatFails(t *testing.T) {
 		{"shorter than its length", get("/"), 10, "begun", nil, false, pipeline.Internal},
 		{"longer than its length", get("/"), 4, "begun", nil, false, pipeline.Internal},
 		{"a panic", get("/"), message.Unknown, "begun", nil, true, pipeline.Internal},
+		{"a panic, to HTTP/1.0", "GET / HTTP/1.0\r\n\r\n", message.Unknown, "begun", nil, true, pipeline.Internal},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
