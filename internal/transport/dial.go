@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"syscall"
 	"time"
 
 	"sluice/internal/netloop"
@@ -64,9 +65,24 @@ func (p *pool) unconnected(ctx context.Context, watch *pipeline.Watch, err error
 	if errors.Is(err, os.ErrDeadlineExceeded) || errors.As(err, &late) && late.Timeout() {
 		err = fmt.Errorf("no connection within %v: %w", p.timeouts.Connect, err)
 	}
-	failure := pipeline.NewError(pipeline.UpstreamConnect, err)
+	word := pipeline.UpstreamConnect
+	if scarce(err) {
+		word = pipeline.Overloaded
+	}
+	failure := pipeline.NewError(word, err)
 	failure.Unsent = !seen
 	return failure
+}
+
+// scarce tells whether an error is for want of something here: no fault of the
+// endpoint's.
+func scarce(err error) bool {
+	for _, want := range [...]syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EADDRNOTAVAIL} {
+		if errors.Is(err, want) {
+			return true
+		}
+	}
+	return false
 }
 
 // earlier is the first of two times, of which the zero one is never.

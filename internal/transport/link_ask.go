@@ -181,6 +181,9 @@ func (l *link) response() error {
 				}
 				continue
 			}
+			if l.try.Watch != nil {
+				l.try.Watch.Touch() // a part of the head is bytes, too
+			}
 		}
 		l.makeRoom()
 		n, err := l.receive(l.data[l.to:])

@@ -27,6 +27,9 @@ func (l *link) switched() error {
 	ctx := l.ctx
 	l.unguard()
 	raw, err := l.conn.Detach()
+	if err != nil && scarce(err) {
+		return pipeline.NewError(pipeline.Overloaded, err)
+	}
 	if err != nil {
 		return err
 	}
