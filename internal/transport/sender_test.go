@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"errors"
 	"net"
+	"os"
 	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"sluice/internal/message"
 	"sluice/internal/netloop"
@@ -139,4 +141,40 @@ func TestBodyOfWhichSomeIsGone(t *testing.T) {
 		}
 	}()
 	_ = s.resume(l)
+}
+
+// halting takes some of what is written, then a deadline passes; when that is
+// taken away, it takes everything.
+type halting struct {
+	sink
+	unbound bool
+}
+
+func (h *halting) Write(p []byte) (int, error) {
+	if h.unbound {
+		return h.sink.Write(p)
+	}
+	n, _ := h.sink.Write(p[:2])
+	return n, os.ErrDeadlineExceeded
+}
+
+func (*halting) SetReadDeadline(time.Time) {}
+
+func (h *halting) SetWriteDeadline(until time.Time) { h.unbound = until.IsZero() }
+
+// A deadline that passes in the middle of a piece breaks nothing of it: the
+// attempt's task keeps the time.
+func TestDeadlineInTheMiddleOfAPiece(t *testing.T) {
+	executor := startGoroutines(t)
+	p := open(&bed{T: t, engine: NewEngine(nil, executor)}, nowhere, setup{}).pool
+	conn := new(halting)
+	l := linked(t, p, conn)
+	s := newSender(l, message.Text(""))
+	s.link = l
+	if !s.write([]byte("a piece"), []byte("a piece"), true) || !s.whole || s.out != 7 {
+		t.Errorf("whole: %v, %d bytes", s.whole, s.out)
+	}
+	if got := conn.got.String(); got != "a piece" {
+		t.Errorf("it went out as %q", got)
+	}
 }
