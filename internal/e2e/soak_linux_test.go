@@ -128,9 +128,9 @@ routes:
 		quiet()
 		settled := heap()
 		excused := endpoint.judge(count.doubts)
-		t.Logf("%d requests in %v, %d reached the endpoint; %d whole, %d left by clients, %d broken off, %d were 502, %d of them swallowed, %d dropped; %d MiB up, %d MiB down",
+		t.Logf("%d requests in %v, %d reached the endpoint; %d whole, %d left by clients, %d broken off, %d were 502, %d of them swallowed; %d dropped, %d behind a torn one; %d MiB up, %d MiB down",
 			next.Load(), time.Since(began).Round(time.Millisecond), endpoint.served.Load(), count.whole.Load(), count.left.Load(), count.broken.Load(),
-			count.refused.Load()+int64(len(count.doubts)), excused, count.dropped.Load(), count.bytesOut.Load()>>20, count.bytesIn.Load()>>20)
+			count.refused.Load()+int64(len(count.doubts)), excused, count.dropped.Load(), count.torn.Load(), count.bytesOut.Load()>>20, count.bytesIn.Load()>>20)
 		t.Logf("%d KiB on the heap after a quarter, %d KiB after all; %d goroutines, then %d", warm>>10, settled>>10, goroutines, runtime.NumGoroutine())
 		if settled > warm+warm/4+4<<20 {
 			t.Error("the heap grows")
