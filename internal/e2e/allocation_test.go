@@ -103,4 +103,3 @@ func replying(t *testing.T, answer []byte) string {
 	})
 	return "http://" + listener.Addr().String()
 }
-

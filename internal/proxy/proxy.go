@@ -28,11 +28,12 @@ type Gateway struct {
 // The response's body and tunnel hold the attempt; whoever takes the response
 // reads the body to its end or closes it.
 func New(route *model.Route, group *upstream.Group, gateway Gateway) pipeline.Handler {
-	d := &destination{route: route, group: group, gateway: gateway, via: map[message.Protocol]string{}}
-	for _, protocol := range [...]message.Protocol{message.HTTP10, message.HTTP11, message.HTTP2, message.HTTP3} {
-		d.via[protocol] = strings.TrimPrefix(string(protocol), "HTTP/") + " " + gateway.Pseudonym
-	}
-	return d
+	return &destination{route: route, group: group, gateway: gateway, via: map[message.Protocol]string{
+		message.HTTP10: "1.0 " + gateway.Pseudonym,
+		message.HTTP11: "1.1 " + gateway.Pseudonym,
+		message.HTTP2:  "2 " + gateway.Pseudonym,
+		message.HTTP3:  "3 " + gateway.Pseudonym,
+	}}
 }
 
 type destination struct {

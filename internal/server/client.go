@@ -57,7 +57,7 @@ func (l *Listener) taken(conn netloop.Conn) bool {
 const ageSpread = 0.1
 
 func jittered(age time.Duration) time.Duration {
-	return time.Duration(float64(age) * (1 - ageSpread + 2*ageSpread*rand.Float64()))
+	return time.Duration(float64(age) * (1 - ageSpread + 2*ageSpread*rand.Float64())) //nolint:gosec // G404: nobody gains by guessing it
 }
 
 // left is told of a connection that is closed, or is a tunnel now.

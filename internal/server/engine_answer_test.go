@@ -38,7 +38,7 @@ func (p *partly) Buffered() int { return min(p.there, len(p.text)) }
 func (p *partly) Read(b []byte) (n int, err error) {
 	most := p.piece
 	if p.there > 0 {
-		most = p.there
+		most = min(p.there, p.piece)
 	}
 	n = copy(b, p.text[:min(most, len(p.text))])
 	p.text = p.text[n:]

@@ -211,7 +211,7 @@ func TestABodyBehindAHeadInParts(t *testing.T) {
 	until(t, "the beginning", func() bool { return f.listener.Pending() == 0 })
 	c.send("Content-Length: 3\r\n\r\n")
 	<-read
-	time.Sleep(limit)
+	<-time.After(limit) // the header's time is over then
 	if response, body := c.send("abc").answer("POST"); response.StatusCode != 200 || body != "3" {
 		t.Errorf("%d %s", response.StatusCode, body)
 	}

@@ -20,7 +20,7 @@ func (p *payload) pipe() error {
 	}
 	pipe, err := p.client.conn.Executor().NewPipe()
 	if err != nil {
-		return nil //nolint:nilerr // there is another way
+		return nil // there is another way
 	}
 	defer pipe.Close()
 	for !p.done {

@@ -25,8 +25,8 @@ type Builder struct {
 	AccessLog telemetry.Options
 	// Transports drives the connections to endpoints. nil: net/http.
 	Transports *transport.Engine
-	Log       *slog.Logger
-	Pseudonym string // in Via, where the configuration names none
+	Log        *slog.Logger
+	Pseudonym  string // in Via, where the configuration names none
 }
 
 // Build composes a snapshot. It acquires what the snapshot needs and starts

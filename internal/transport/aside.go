@@ -42,7 +42,7 @@ func (a *aside) Read(p []byte) (int, error) {
 		select {
 		case b := <-a.got:
 			if p, ok := b.err.(panicked); ok { //nolint:errorlint // it is not wrapped
-				panic(p)
+				panic("BUG: the body of a request panicked: " + p.Error())
 			}
 			a.pending, a.end = b.data, b.err
 		case <-a.closed:

@@ -65,6 +65,7 @@ func (c *content) ReadInto(p *netloop.Pipe, most int64) (int, error) {
 	if l.try == nil || l.framing.Body != wire.Sized || l.from < l.to || l.left == 0 {
 		return 0, errors.ErrUnsupported
 	}
+	l.drain() // its buffer is of no more use
 	n, err := l.receiveInto(p, nil, min(most, l.left))
 	switch {
 	case errors.Is(err, errors.ErrUnsupported):
