@@ -31,6 +31,7 @@ type goConn struct {
 	glance    func(descriptor uintptr)      // sets seen, if so
 
 	telling sync.Mutex // held while the sweeper looks and tells; before mu
+	writing sync.Mutex // held by who writes, until the failure is noted; before mu
 
 	mu          sync.Mutex
 	failure     error // what every call returns from now on
@@ -72,6 +73,9 @@ func (c *goConn) readError(err error) error {
 	if err == nil {
 		return nil
 	}
+	if errors.Is(err, io.EOF) {
+		c.awaitWriter()
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
@@ -93,8 +97,25 @@ func (c *goConn) Write(p []byte) (int, error) {
 	if err := c.cannotSend(); err != nil || len(p) == 0 {
 		return 0, err
 	}
+	c.writing.Lock()
+	defer c.writing.Unlock()
 	n, err := c.socket.Write(p)
 	return n, c.writeError(err)
+}
+
+// awaitWriter sees to it that what looks like the end of the stream is that: of
+// a broken connection the system tells whoever asks first, and then might have
+// told who writes. That one does not wait any more.
+func (c *goConn) awaitWriter() {
+	if c.writing.TryLock() {
+		c.writing.Unlock()
+		return
+	}
+	broken := false
+	if c.raw.Control(func(descriptor uintptr) { broken = hungUp(int(descriptor), false) }) == nil && broken {
+		c.writing.Lock()
+		defer c.writing.Unlock()
+	}
 }
 
 // writeError is what an error of writing is to the caller.

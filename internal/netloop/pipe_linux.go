@@ -137,6 +137,8 @@ func (c *goConn) WriteFrom(p *Pipe) (int, error) {
 	if err := c.cannotSend(); err != nil || before == 0 {
 		return 0, err
 	}
+	c.writing.Lock()
+	defer c.writing.Unlock()
 	p.errno = 0
 	err := c.raw.Write(p.send)
 	if err == nil && p.errno != 0 {

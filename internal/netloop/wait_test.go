@@ -52,14 +52,14 @@ func TestDeadline(t *testing.T) {
 			done := beside(x, func() { wantPassed("moved nearer", read()) })
 			c.SetReadDeadline(soon())
 			_ = done.Wait(time.Time{})
-			until := time.Now().Add(50 * time.Millisecond)
+			until := time.Now().Add(300 * time.Millisecond)
 			c.SetReadDeadline(until)
 			done = beside(x, func() {
 				if err := read(); err != nil {
 					t.Errorf("moved farther: %v", err)
 				}
 			})
-			_ = x.NewEvent().Wait(until.Add(-40 * time.Millisecond)) // it waits by now
+			_ = x.NewEvent().Wait(until.Add(-290 * time.Millisecond)) // it waits by now
 			c.SetReadDeadline(far())
 			_ = x.NewEvent().Wait(until.Add(30 * time.Millisecond))
 			_, _ = peer.Write([]byte("x"))
