@@ -32,7 +32,7 @@ func (e *exchange) deliver(idle time.Duration, put func() (int, error)) (written
 		if err == nil || !errors.Is(err, os.ErrDeadlineExceeded) {
 			return written, err
 		}
-		if !e.Until.IsZero() && !time.Now().Before(e.Until) {
+		if until := e.until(); !until.IsZero() && !time.Now().Before(until) {
 			return written, pipeline.NewError(pipeline.UpstreamTimeout, errTotal)
 		}
 		before := queued
@@ -51,10 +51,19 @@ func (e *exchange) writeUntil(wait time.Duration) (until time.Time) {
 	if wait > 0 {
 		until = time.Now().Add(wait)
 	}
-	if !e.Until.IsZero() && (until.IsZero() || e.Until.Before(until)) {
-		until = e.Until
+	if end := e.until(); !end.IsZero() && (until.IsZero() || end.Before(until)) {
+		until = end
 	}
 	return until
+}
+
+// until is when the response must be written; zero: never. An error may be told
+// after the exchange's own time, which it may be the end of.
+func (e *exchange) until() time.Time {
+	if e.failed {
+		return time.Time{}
+	}
+	return e.Until
 }
 
 // unsent is how many bytes wait in the system's queue to be taken by the peer;

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"sluice/internal/message"
+	"sluice/internal/model"
 	"sluice/internal/pipeline"
 )
 
@@ -49,7 +50,7 @@ func TestAskingForABodyWaitsForAnInformationalResponse(t *testing.T) {
 		wait()
 		x.Response = reply(200, <-body)
 		return nil
-	})
+	}, func(m *model.Listener) { m.Timeouts.MinBodyRate = 0 }) // the hint takes its time
 	c := f.dial().send(post("Content-Length: 3\r\nExpect: 100-continue\r\n", ""))
 	<-asking
 	c.afterHint(longHint)
