@@ -138,7 +138,7 @@ func TestASmallAnswerIsOneWrite(t *testing.T) {
 	ofEngine(t, "net/http flushes the head first")
 	for _, length := range []int64{5, message.Unknown} {
 		f := start(t, identified(func(x *pipeline.Exchange) error {
-			x.Response = &message.Response{Status: 200, Body: &partly{text: "hello", there: 5, early: true, end: io.EOF}, Length: length}
+			x.Response = &message.Response{Status: 200, Body: &partly{text: "hello", there: 5, piece: 5, early: true, end: io.EOF}, Length: length}
 			return nil
 		}))
 		c := f.dial().send(get("/"))
@@ -193,7 +193,7 @@ func TestAReadyBodyThatFails(t *testing.T) {
 		{"in chunks", get("/"), &partly{text: "begun", there: 5, piece: 5, early: true, end: broken}, message.Unknown, pipeline.UpstreamReset, 502},
 		{"to HTTP/1.0", "GET / HTTP/1.0\r\n\r\n", &partly{text: "begun", there: 5, piece: 5, end: broken}, message.Unknown, pipeline.UpstreamReset, 200},
 		{"shorter", get("/"), &partly{text: "begun", there: 5, piece: 5, early: true, end: io.EOF}, 10, pipeline.Internal, 500},
-		{"longer", get("/"), &partly{text: "begun, and more", there: 15, piece: 5, end: io.EOF}, 5, pipeline.Internal, 500},
+		{"longer", get("/"), &partly{text: "begun, and more", there: 15, piece: 15, end: io.EOF}, 5, pipeline.Internal, 500},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -340,3 +340,36 @@ func discardPipe() *io.PipeWriter {
 	_, w := io.Pipe()
 	return w
 }
+
+// The exchange of a tunnel belongs to goroutines, which may still wait by it.
+func TestATunnelThatWaits(t *testing.T) {
+	never, end := io.Pipe()
+	words := make(chan string)
+	f := start(t, func(x *pipeline.Exchange) error {
+		inner := &scriptedTunnel{Reader: io.MultiReader(waiting{x, words}, never), Writer: io.Discard}
+		x.Response = &message.Response{Status: 101, Tunnel: &onceTunnel{scriptedTunnel: inner, wake: end}}
+		return nil
+	})
+	c := f.dial().send(upgrade)
+	c.head("GET")
+	words <- "down"
+	c.read("down")
+	close(words)
+	c.Close()
+	end.CloseWithError(io.EOF)
+	f.next(t)
+}
+
+// waiting gives what comes on a channel.
+type waiting struct {
+	x     *pipeline.Exchange
+	words <-chan string
+}
+
+func (w waiting) Read(p []byte) (int, error) {
+	word, ok := await(w.x, w.words)
+	if !ok {
+		return 0, io.EOF
+	}
+	return copy(p, word), nil
+}
