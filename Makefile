@@ -28,7 +28,7 @@ ENGINE    ?=
 SOAK      ?= 1000000
 IDLE_RACE ?= 100000
 IDLE      ?= 10000
-SOAKRUN   ?= ^Test(Soak|IdleRace|IdleMemory|Slow.*|WaitHoldsUpNobody|AdminWhileSaturated)$$
+SOAKRUN   ?= ^Test(Soak|IdleRace|IdleMemory|Slow.*|WaitHoldsUpNobody|AdminWhileSaturated|LargeFiles)$$
 
 ROUNDS    ?= 5
 DURATION  ?= 1.5s

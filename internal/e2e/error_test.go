@@ -81,6 +81,7 @@ routes:
 }
 
 func TestErrors(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	gw := errorGateway(t)
 	for _, test := range []struct {
 		name    string

@@ -66,6 +66,7 @@ func failures(gw *gatewaytest.Gateway) float64 {
 // TestRefusedDocuments keeps the old configuration serving through every kind
 // of mistake.
 func TestRefusedDocuments(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	url := gatewaytest.NewEcho(t, "up")
 	gw := gatewaytest.Start(t, reloadConfig(url, ""))
 	client := gw.Dial("web")

@@ -19,7 +19,7 @@ import (
 )
 
 var (
-	soakRequests = flag.Int("soak", 12_000, "how many requests are broken off at random, on either side")
+	soakRequests = flag.Int("soak", 6_000, "how many requests are broken off at random, on either side")
 	soakSeed     = flag.Uint64("seed", 0, "what these requests are drawn from; 0: the time")
 )
 

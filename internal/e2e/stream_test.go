@@ -130,6 +130,7 @@ func (l *listened) advances(t *testing.T, after string) {
 // TestStreamsAcrossReloads holds a WebSocket and an event stream open over
 // everything that may change around them.
 func TestStreamsAcrossReloads(t *testing.T) {
+	t.Parallel() // it waits most of the time
 	f := &feed{last: make(chan struct{})}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/ws", f.socket)
