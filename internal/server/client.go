@@ -28,6 +28,7 @@ type client struct {
 	peer     netip.AddrPort
 	peerText string
 	expires  time.Time // when it is too old for another request; zero: never
+	lineEnd  bool      // the empty line that may stand before a request has come, and nothing behind it
 	hungUp   func()    // hangUp, so that watching needs no allocation
 	exchange atomic.Pointer[exchange]
 }

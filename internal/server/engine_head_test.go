@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -184,6 +185,31 @@ func TestAnEmptyLineIsNoRequest(t *testing.T) {
 			}
 		}
 	}
+}
+
+// One empty line may stand before a request, however the client sends it.
+func TestEmptyLinesBetweenWhichTheConnectionRests(t *testing.T) {
+	ofEngine(t, "net/http takes no empty line before a request")
+	f := start(t, text("ok"))
+	c := f.dial()
+	rests := func() {
+		t.Helper()
+		until(t, "a connection at rest", func() bool { return f.listener.Pending() == 0 && f.listener.Resting() == 1 })
+	}
+	for range 2 {
+		c.send("\r\n")
+		rests()
+		if response, body := c.send(get("/")).answer("GET"); response.StatusCode != http.StatusOK || body != "ok" {
+			t.Fatalf("%d, %q", response.StatusCode, body)
+		}
+		rests()
+	}
+	c.send("\r\n")
+	rests()
+	if response, _ := c.send("\r\n" + get("/")).answer("GET"); response.StatusCode != http.StatusBadRequest {
+		t.Errorf("%d behind two empty lines", response.StatusCode)
+	}
+	c.ends()
 }
 
 // A client that breaks the connection in the middle of a head is told of in the

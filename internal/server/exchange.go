@@ -67,6 +67,10 @@ func (e *exchange) readHead(in *input) error {
 	limits := limitsOf(m)
 	scanned, timed := 0, false
 	if in.buffered() == 0 {
+		if e.client.lineEnd { // it is read with what is behind it, as if both had come together
+			in.put("\r\n")
+			e.client.lineEnd = false
+		}
 		// The handler is called when something is there: this does not wait.
 		if err := in.fill(); err != nil {
 			return errNoRequest
@@ -92,6 +96,7 @@ func (e *exchange) readHead(in *input) error {
 		}
 		if string(in.bytes()) == "\r\n" {
 			in.use(len("\r\n"))
+			e.client.lineEnd = true
 			return errLineEnd
 		}
 		if scanned = in.buffered(); !timed && m.Timeouts.ReadHeader > 0 {

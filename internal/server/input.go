@@ -41,6 +41,9 @@ func (in *input) take(p []byte) int {
 	return n
 }
 
+// put puts text back, where nothing is there.
+func (in *input) put(text string) { in.to = copy(in.data, text) }
+
 // fill reads more, behind what is there.
 func (in *input) fill() error {
 	if in.to == len(in.data) {
