@@ -224,6 +224,64 @@ func TestAReadyBodyThatFails(t *testing.T) {
 	}
 }
 
+// hollow is a body that says it is there, and gives nothing a number of times
+// before every byte.
+type hollow struct{ left, times, empty int }
+
+func (h *hollow) Buffered() int { return h.left }
+
+func (h *hollow) Read(p []byte) (int, error) {
+	switch {
+	case h.empty > 0:
+		h.empty--
+		return 0, nil
+	case h.left == 0:
+		return 0, io.EOF
+	}
+	h.left--
+	h.empty = h.times
+	p[0] = 'x'
+	return 1, nil
+}
+
+func (h *hollow) Close() error { return nil }
+
+// Reads that give nothing are no end; a body that gives nothing else does not
+// hold up its loop for ever.
+func TestABodyThatSaysMoreIsThere(t *testing.T) {
+	ofEngine(t, "net/http does not ask what is there")
+	for name, test := range map[string]struct {
+		length       int64
+		empty, times int
+		body         string
+	}{
+		"sized":                  {3, 0, 50, "xxx"},
+		"in chunks":              {message.Unknown, 0, 50, "xxx"},
+		"nothing at first":       {3, 1, 0, "xxx"},
+		"nothing, in chunks":     {message.Unknown, 1, 0, "xxx"},
+		"stuck":                  {3, 1 << 40, 0, ""},
+		"stuck, in chunks":       {message.Unknown, 1 << 40, 0, ""},
+		"stuck behind its begin": {3, 0, 1 << 40, "x"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := start(t, func(x *pipeline.Exchange) error {
+				x.Response = &message.Response{Status: 200, Body: &hollow{3, test.times, test.empty}, Length: test.length}
+				return nil
+			})
+			c := f.dial().send(get("/"))
+			response := c.head("GET")
+			body, err := io.ReadAll(response.Body)
+			stuck := len(test.body) < 3
+			if response.StatusCode != 200 || string(body) != test.body || (err != nil) != stuck {
+				t.Errorf("%d, %q, %v", response.StatusCode, body, err)
+			}
+			if x := f.next(t); stuck != (x.Err != nil) || stuck && !errors.Is(x.Err, io.ErrNoProgress) {
+				t.Errorf("%v", x.Err)
+			}
+		})
+	}
+}
+
 // Who writes an answer does not hold it back for a body that does not come.
 func TestTheHeadDoesNotWait(t *testing.T) {
 	body := newStream()

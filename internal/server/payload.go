@@ -18,8 +18,13 @@ type payload struct {
 	idle    time.Duration
 	unsent  int64 // bytes of the body that were read and not written
 	sent    int   // bytes that were written, the head and what frames the body among them
+	empty   int   // reads in a row that gave neither a byte nor an error
 	done    bool
 }
+
+// mostEmpty is how many such reads a body may have in a row, whatever it says is
+// there: one that goes on so would hold up its loop for ever.
+const mostEmpty = 100
 
 // The room that the header of a chunk takes, which has four digits at most, and
 // what ends it.
@@ -46,6 +51,8 @@ func (p *payload) appendReady(b []byte) ([]byte, error) {
 		n, err := p.read(b[from : from+min(room, message.Buffered(body), mostChunk)])
 		if n > 0 {
 			b = p.framed(b, from, n)
+		} else if err == nil && !p.done { // less is there than it says
+			return b, nil
 		}
 		if err != nil {
 			return b, err
@@ -87,7 +94,12 @@ func (p *payload) took(n int, err error) (int, error) {
 		p.left -= int64(n)
 	}
 	p.unsent += int64(n)
+	if p.empty++; n > 0 || err != nil {
+		p.empty = 0
+	}
 	switch {
+	case p.empty > mostEmpty:
+		return 0, fmt.Errorf("the body of the response: %w", io.ErrNoProgress)
 	case err == nil:
 		p.done = p.framing == wire.Sized && p.left == 0
 		return n, nil

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"errors"
 	"io"
 	"runtime"
 	"strings"
@@ -227,6 +228,53 @@ func TestBodiesThatBreakTheirWord(t *testing.T) {
 			transport := open(t, endpoint, setup{})
 			if e := wantError(t, fails(t.Context(), t, transport, test.request), test.word); e.Fault != pipeline.Client {
 				t.Errorf("%s: got %+v", name, e)
+			}
+			if _, body := ask(t, transport, get("/")); body != "ok" {
+				t.Errorf("%s: then got %q", name, body)
+			}
+		}
+	})
+}
+
+// hollow is a source that gives nothing a number of times, before every byte.
+type hollow struct{ times, left int }
+
+func (h *hollow) Read(p []byte) (int, error) {
+	if h.left > 0 {
+		h.left--
+		return 0, nil
+	}
+	h.left = h.times
+	p[0] = 'x'
+	return 1, nil
+}
+
+// Reads that give nothing are no end; a body that gives nothing else does not
+// hold up its loop for ever.
+func TestBodiesThatGiveNothing(t *testing.T) {
+	engines(t, func(t *bed) {
+		endpoint := scripted(t, func(p *peer) {
+			for head := p.head(); head != ""; head = p.head() {
+				if strings.HasPrefix(head, "POST") {
+					body := make([]byte, len("xxx"))
+					if _, err := io.ReadFull(p, body); err != nil {
+						return
+					}
+				}
+				p.say(ok)
+			}
+		})
+		for name, test := range map[string]struct{ says, times int }{
+			"one that is there": {3, 50}, "one that comes": {0, 50}, "a stuck one that is there": {3, 1 << 40}, "a stuck one": {0, 1 << 40},
+		} {
+			transport := open(t, endpoint, setup{})
+			request := &message.Request{Method: "POST", Path: "/", Host: "shop.test", Body: &ready{&hollow{test.times, test.times}, test.says}, Length: 3}
+			if test.times < mostEmpty {
+				if _, body := ask(t, transport, request); body != "ok" {
+					t.Errorf("%s: got %q", name, body)
+				}
+			} else if e := wantError(t, fails(t.Context(), t, transport, request), pipeline.Internal); !errors.Is(&e, io.ErrNoProgress) {
+				t.Errorf("%s: got %v", name, e)
 			}
 			if _, body := ask(t, transport, get("/")); body != "ok" {
 				t.Errorf("%s: then got %q", name, body)

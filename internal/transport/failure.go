@@ -35,6 +35,15 @@ func lost(err error) bool {
 	return errors.As(err, &operation) || errors.As(err, &number)
 }
 
+// mostEmpty is how many reads in a row of a request's body may give neither a
+// byte nor an error: one that goes on so would hold up its loop for ever.
+const mostEmpty = 100
+
+// errNoProgress is the error of such a body, which is no client's.
+func errNoProgress() error {
+	return pipeline.NewError(pipeline.Internal, fmt.Errorf("reading the request's body: %w", io.ErrNoProgress))
+}
+
 // uploadFailure is what an error of reading the request's body means. An error
 // that says so itself is kept; any other is a client that stopped in the middle.
 func uploadFailure(err error) error {

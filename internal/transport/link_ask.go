@@ -34,9 +34,14 @@ func (l *link) attach(body io.ReadCloser) error {
 	}
 	defer func() { _ = body.Close() }() // all of it was read, or an error is at hand
 	end := len(l.request) + int(length)
-	for len(l.request) < end {
+	for empty := 0; len(l.request) < end; empty++ {
 		n, err := body.Read(l.request[len(l.request):end])
 		l.request = l.request[:len(l.request)+n]
+		if n > 0 {
+			empty = 0
+		} else if err == nil && empty == mostEmpty {
+			err = errNoProgress()
+		}
 		if err != nil && len(l.request) < end {
 			if errors.Is(err, io.EOF) {
 				err = io.ErrUnexpectedEOF

@@ -30,6 +30,7 @@ type sender struct {
 	shelf   *shelf
 	body    io.ReadCloser
 	left    int64 // bytes of the body to come, or message.Unknown
+	empty   int   // reads in a row that gave neither a byte nor an error
 	trailer func() message.Fields
 	chunked bool
 
@@ -110,8 +111,12 @@ func (s *sender) next(buffer *piece) bool {
 		return false
 	}
 	if n == 0 && !last {
-		return true
+		if s.empty++; s.empty > mostEmpty {
+			s.fail(errNoProgress())
+		}
+		return s.empty <= mostEmpty
 	}
+	s.empty = 0
 	data := room[:n]
 	if s.chunked {
 		if data, err = s.frame(buffer, n, last); err != nil {
