@@ -6,7 +6,10 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"sluice/internal/message"
 	"sluice/internal/model"
@@ -14,8 +17,8 @@ import (
 )
 
 const (
-	// maxRefusals bounds the refusals under way at once; past it connections
-	// are closed without an answer.
+	// maxRefusals bounds the refusals that wait for their clients to read the
+	// answer; past it connections are closed behind it.
 	maxRefusals = 256
 	// refusalTime is how long one may take.
 	refusalTime = time.Second
@@ -23,13 +26,19 @@ const (
 
 // refuse answers 503 on a connection of peer past limits.connections, without
 // reading a request, and closes it. The connection may be broken already, and
-// then has no peer by itself.
+// then has no peer by itself. It does not wait.
 func (l *Listener) refuse(inner net.Conn, peer netip.AddrPort, m *model.Listener) {
 	l.refused.Add(1)
+	x := pipeline.NewExchange(context.Background(), &message.Request{Protocol: message.HTTP11, Scheme: "http"}, m, peer, time.Now())
+	refusal := pipeline.NewError(pipeline.Overloaded, errors.New("limits.connections is reached"))
+	refusal.Detail = "Too many connections."
+	refusal.Close = true
+	pipeline.Fail(x, refusal)
 	select {
 	case l.refusals <- struct{}{}:
 	default:
-		_ = inner.Close()
+		dismiss(inner, x)
+		l.done(x)
 		return
 	}
 	l.mu.Lock()
@@ -39,11 +48,6 @@ func (l *Listener) refuse(inner net.Conn, peer netip.AddrPort, m *model.Listener
 		defer l.leave()
 		defer func() { <-l.refusals }()
 		defer func() { _ = inner.Close() }()
-		x := pipeline.NewExchange(context.Background(), &message.Request{Protocol: message.HTTP11, Scheme: "http"}, m, peer, time.Now())
-		refusal := pipeline.NewError(pipeline.Overloaded, errors.New("limits.connections is reached"))
-		refusal.Detail = "Too many connections."
-		refusal.Close = true
-		pipeline.Fail(x, refusal)
 		written := answer(inner, x)
 		l.done(x)
 		if half, ok := inner.(halfCloser); written && ok && half.CloseWrite() == nil {
@@ -55,6 +59,33 @@ func (l *Listener) refuse(inner net.Conn, peer netip.AddrPort, m *model.Listener
 // answer writes a response that the gateway made itself, and tells whether it
 // could.
 func answer(inner net.Conn, x *pipeline.Exchange) bool {
+	whole, body := answerOf(x)
+	if inner.SetDeadline(time.Now().Add(refusalTime)) != nil {
+		return false
+	}
+	n, err := inner.Write(whole)
+	x.BytesOut = max(0, int64(n-body))
+	return err == nil
+}
+
+// dismiss is answer where nothing may be waited for, with the end of the
+// connection. The system's queue of a new one is empty, and takes the response.
+func dismiss(inner net.Conn, x *pipeline.Exchange) {
+	defer func() { _ = inner.Close() }()
+	whole, body := answerOf(x)
+	_ = control(inner, func(descriptor uintptr) { // else it is closed without
+		n, _ := unix.Write(int(descriptor), whole)
+		x.BytesOut = max(0, int64(n-body))
+		_ = unix.Shutdown(int(descriptor), unix.SHUT_WR)
+		// Closing with bytes unread would break the connection, and the client
+		// might never see the answer.
+		var unread [4096]byte
+		_, _ = unix.Read(int(descriptor), unread[:])
+	})
+}
+
+// answerOf is such a response, whose body begins at the index.
+func answerOf(x *pipeline.Exchange) (whole []byte, at int) {
 	body, err := io.ReadAll(x.Response.Body)
 	if err != nil {
 		panic("BUG: a problem document cannot be read: " + err.Error())
@@ -62,11 +93,19 @@ func answer(inner net.Conn, x *pipeline.Exchange) bool {
 	fields := x.Response.Fields.Clone()
 	fields.Put(message.ContentLength, decimal(int64(len(body))))
 	fields.Put(message.Date, date(time.Now()))
-	if inner.SetDeadline(time.Now().Add(refusalTime)) != nil {
-		return false
-	}
 	head := appendHead(nil, x.Response.Status, fields)
-	n, err := inner.Write(append(head, body...))
-	x.BytesOut = max(0, int64(n-len(head)))
-	return err == nil
+	return append(head, body...), len(head)
+}
+
+// control calls f with the descriptor of a connection; without one it fails.
+func control(inner net.Conn, f func(descriptor uintptr)) error {
+	system, ok := inner.(syscall.Conn)
+	if !ok {
+		return errors.ErrUnsupported
+	}
+	raw, err := system.SyscallConn()
+	if err != nil {
+		return err
+	}
+	return raw.Control(f)
 }
