@@ -65,7 +65,8 @@ func (e *exchange) readHead(in *input) error {
 	m := e.client.listener.model.Load()
 	e.Listener = m
 	limits := limitsOf(m)
-	scanned, timed := 0, false
+	var scan wire.Scan
+	timed := false
 	if in.buffered() == 0 {
 		if e.client.lineEnd { // it is read with what is behind it, as if both had come together
 			in.put("\r\n")
@@ -79,7 +80,7 @@ func (e *exchange) readHead(in *input) error {
 	e.Start = time.Now()
 	e.Init(&e.ctx, e.client.peerText)
 	for {
-		n, framing, err := wire.RequestHead(&e.request, in.bytes(), scanned, limits)
+		n, framing, err := wire.RequestHead(&e.request, in.bytes(), &scan, limits)
 		if err != nil {
 			return err
 		}
@@ -99,7 +100,7 @@ func (e *exchange) readHead(in *input) error {
 			e.client.lineEnd = true
 			return errLineEnd
 		}
-		if scanned = in.buffered(); !timed && m.Timeouts.ReadHeader > 0 {
+		if !timed && m.Timeouts.ReadHeader > 0 {
 			timed = true
 			in.conn.SetReadDeadline(e.Start.Add(m.Timeouts.ReadHeader))
 		}

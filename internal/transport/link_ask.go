@@ -163,21 +163,20 @@ func (p *pool) replace(l *link) (*link, error) {
 func (l *link) response() error {
 	response := &l.try.Response
 	base := len(response.Fields)
-	scanned := 0
+	var scan wire.Scan
 	limits := wire.Limits{HeaderBytes: maxHeadBytes, Headers: maxFields}
 	for {
 		if l.to > l.from {
-			n, framing, err := wire.ResponseHead(response, l.data[l.from:l.to], scanned, l.try.Request.Method, limits)
+			n, framing, err := wire.ResponseHead(response, l.data[l.from:l.to], &scan, l.try.Request.Method, limits)
 			if err != nil {
 				return err
 			}
-			scanned = l.to - l.from
 			if n > 0 && response.Status >= 200 || n > 0 && framing.Upgrade {
 				l.from += n
 				return l.answered(framing, n)
 			}
 			if n > 0 {
-				l.from, scanned = l.from+n, 0
+				l.from += n
 				l.closing = l.closing || framing.Close
 				fields := response.Fields[base:]
 				response.Fields = response.Fields[:base]

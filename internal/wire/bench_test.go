@@ -34,7 +34,7 @@ func BenchmarkRequestHead(b *testing.B) {
 			b.SetBytes(int64(len(data)))
 			for b.Loop() {
 				r.Fields = array[:0]
-				if n, _, err := RequestHead(r, data, 0, Limits{HeaderBytes: 64 << 10, Headers: 100, URIBytes: 16 << 10}); n == 0 || err != nil {
+				if n, _, err := RequestHead(r, data, new(Scan), Limits{HeaderBytes: 64 << 10, Headers: 100, URIBytes: 16 << 10}); n == 0 || err != nil {
 					b.Fatal(n, err)
 				}
 			}
@@ -50,7 +50,7 @@ func BenchmarkResponseHead(b *testing.B) {
 	b.SetBytes(int64(len(data)))
 	for b.Loop() {
 		r.Fields = array[:0]
-		if n, _, err := ResponseHead(r, data, 0, "GET", Limits{HeaderBytes: 64 << 10}); n == 0 || err != nil {
+		if n, _, err := ResponseHead(r, data, new(Scan), "GET", Limits{HeaderBytes: 64 << 10}); n == 0 || err != nil {
 			b.Fatal(n, err)
 		}
 	}
@@ -58,7 +58,7 @@ func BenchmarkResponseHead(b *testing.B) {
 
 func BenchmarkAppendRequestHead(b *testing.B) {
 	r := new(message.Request)
-	_, f, err := RequestHead(r, []byte(browser), 0, Limits{})
+	_, f, err := RequestHead(r, []byte(browser), new(Scan), Limits{})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -73,7 +73,7 @@ func BenchmarkAppendRequestHead(b *testing.B) {
 
 func BenchmarkAppendResponseHead(b *testing.B) {
 	r := new(message.Response)
-	_, f, err := ResponseHead(r, []byte(answer), 0, "GET", Limits{})
+	_, f, err := ResponseHead(r, []byte(answer), new(Scan), "GET", Limits{})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -2,6 +2,37 @@ package wire
 
 import "bytes"
 
+// Scan is how far the calls for one head have read, so that a head which comes
+// byte by byte is not read from its beginning each time. The zero value is for
+// the first call; when the head is there it is zero again, for the next.
+type Scan struct {
+	seen   int // bytes that were looked at
+	target int // of a request line: where its target begins, once that shows
+	end    int // and where that ends
+	line   int // where the start line ends, once that shows
+	lines  int // line ends behind it
+}
+
+// startLine looks for the end of the start line, which begins at start; 0: it has
+// not come. first says that this call has found it.
+func (s *Scan) startLine(data []byte, start int) (line int, first bool) {
+	if s.line == 0 {
+		from := max(start, s.seen)
+		if s.line = bytes.IndexByte(data[from:], '\n') + 1; s.line > 0 {
+			s.line += from
+			first = true
+		}
+	}
+	return s.line, first
+}
+
+// ends looks for the end of the head, as the function of that name does.
+func (s *Scan) ends(data []byte) (end, lines int, err error) {
+	end, lines, err = ends(data, max(s.line, s.seen))
+	s.lines += lines
+	return end, s.lines, err
+}
+
 // window is what of data may be looked at: HeaderBytes from start on.
 func window(data []byte, start int, limits Limits) []byte {
 	if most := limits.HeaderBytes; most > 0 && len(data)-start > most {

@@ -11,8 +11,7 @@ import (
 // RequestHead reads the head of a request (RFC 9112 3) at the front of data.
 //
 // n is how many bytes it took; 0 without an error means that more must come.
-// Then scanned of the next call is len(data) of this one, so that a head which
-// comes byte by byte is not read from its beginning each time; it is 0 at first.
+// Then the next call gets the same data with more behind it, and the same scan.
 //
 // It sets Protocol, Method, Target, Host, Path, Query and Length of r and
 // appends to r.Fields, all but Host, Content-Length and Transfer-Encoding.
@@ -26,24 +25,25 @@ import (
 // One empty line before the head is skipped (RFC 9112 2.2). An error is an
 // *Error, and the connection cannot go on. Where the start line was sound r then
 // tells of it, for the log; the fields are what they were.
-func RequestHead(r *message.Request, data []byte, scanned int, limits Limits) (n int, f Framing, err error) {
+func RequestHead(r *message.Request, data []byte, scan *Scan, limits Limits) (n int, f Framing, err error) {
 	start, err := skipEmptyLine(data)
 	if err != nil || start == len(data) {
 		return 0, f, err
 	}
 	seen := window(data, start, limits)
-	line := bytes.IndexByte(seen[start:], '\n') + 1
+	line, first := scan.startLine(seen, start)
 	if line == 0 {
-		if err := beginning(seen[start:], scanned-start, limits); err != nil {
+		if err := scan.beginning(seen, start, limits); err != nil {
 			return 0, f, err
 		}
+		scan.seen = len(data)
 		return 0, f, incomplete(data, seen)
 	}
-	line += start
-	end, lines, fault := ends(seen, max(line, scanned))
+	end, lines, fault := scan.ends(seen)
+	scan.seen = len(data)
 	if end == 0 && fault == nil {
 		fault = incomplete(data, seen)
-		if fault == nil && scanned >= line { // an earlier call read the start line
+		if fault == nil && !first {
 			return 0, f, nil
 		}
 	}
@@ -76,6 +76,7 @@ func RequestHead(r *message.Request, data []byte, scanned int, limits Limits) (n
 	r.Fields = s.fields
 	f.Expect = s.expects && f.Body != NoBody && r.Protocol == message.HTTP11
 	r.Length = f.Length
+	*scan = Scan{}
 	return end, f, nil
 }
 
@@ -94,33 +95,36 @@ func skipEmptyLine(data []byte) (start int, err error) {
 	return len("\r\n"), nil
 }
 
-// beginning looks at a request line whose end has not come, of which the first
-// scanned bytes were seen before.
-func beginning(line []byte, scanned int, limits Limits) error {
-	if line[len(line)-1] == '\r' { // it may be of the line's end
-		line = line[:len(line)-1]
+// beginning looks at a request line whose end has not come, and that begins at
+// start.
+func (s *Scan) beginning(data []byte, start int, limits Limits) error {
+	if data[len(data)-1] == '\r' { // it may be of the line's end
+		data = data[:len(data)-1]
 	}
-	space := bytes.IndexByte(line, ' ')
-	if space >= 0 && limits.URIBytes > 0 && len(line)-(space+1) > limits.URIBytes {
-		target := line[space+1:]
-		if next := bytes.IndexByte(target, ' '); next < 0 || next > limits.URIBytes {
-			return first(checkMethod(line[:space]), ErrURITooLong)
+	from := min(max(s.seen-1, start), len(data)) // the last byte may have been left out as well
+	if s.target == 0 {
+		space := bytes.IndexByte(data[from:], ' ')
+		if space < 0 {
+			return checkMethod(data[from:])
+		}
+		s.target = from + space + 1
+		if err := checkMethod(data[from : s.target-1]); err != nil {
+			return err
 		}
 	}
-	if space < 0 {
-		space = len(line)
+	if from = max(from, s.target); s.end == 0 {
+		if space := bytes.IndexByte(data[from:], ' '); space >= 0 {
+			s.end = from + space
+		}
 	}
-	if from := min(max(scanned-1, 0), len(line)); from < space { // before from there was no space, and no fault
-		return checkMethod(line[from:space])
+	end := s.end
+	if end == 0 {
+		end = len(data)
+	}
+	if limits.URIBytes > 0 && end-s.target > limits.URIBytes {
+		return ErrURITooLong
 	}
 	return nil
-}
-
-func first(err error, other *Error) error {
-	if err != nil {
-		return err
-	}
-	return other
 }
 
 func checkMethod(method []byte) error {

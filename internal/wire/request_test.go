@@ -347,15 +347,14 @@ func everyRequest(yield func(requestCase, Limits) bool) {
 // feedRequest gives RequestHead the data as it comes: cut at the given places.
 func feedRequest(t testing.TB, data string, limits Limits, cuts ...int) (r message.Request, n int, f Framing, err error) {
 	t.Helper()
-	scanned := 0
+	var scan Scan
 	for _, cut := range append(cuts, len(data)) {
 		r = message.Request{}
 		// The capacity ends with the data: nothing may look behind it.
-		n, f, err = RequestHead(&r, []byte(data[:cut]), scanned, limits)
+		n, f, err = RequestHead(&r, []byte(data[:cut]), &scan, limits)
 		if n != 0 || err != nil {
 			break
 		}
-		scanned = cut
 	}
 	if err != nil && n != 0 {
 		t.Errorf("%q: an error, and %d bytes", data, n)
@@ -405,6 +404,44 @@ func TestRequestHeadAtEverySplit(t *testing.T) {
 			checkRequest(t, c, limits, cut)
 		}
 		checkRequest(t, c, limits, every...)
+	}
+}
+
+// What was looked at is not looked at again, but for the first bytes and the last
+// ones: a head that comes byte by byte costs no more than its bytes.
+func TestHeadsAreReadOnce(t *testing.T) {
+	const first, last, many = 8, 3, 200
+	for name, raw := range map[string]string{
+		"method":      strings.Repeat("M", many),
+		"target":      "GET /" + strings.Repeat("t", many) + " HTTP/1.1",
+		"short":       "GET / " + strings.Repeat("v", many),
+		"fields":      "GET /" + strings.Repeat("t", many) + " HTTP/1.1\r\n" + strings.Repeat("A: b\r\n", many) + "C: " + strings.Repeat("d", many),
+		"empty line":  "\r\nGET /" + strings.Repeat("t", many) + " HTTP/1.1\r\n" + strings.Repeat("A: b\r\n", many),
+		"reason":      "HTTP/1.1 200 " + strings.Repeat("r", many),
+		"status line": "HTTP/1.1 200 " + strings.Repeat("r", many) + "\r\n" + strings.Repeat("A: b\r\n", many),
+	} {
+		t.Run(name, func(t *testing.T) {
+			var scan Scan
+			data := []byte(raw)
+			line := strings.IndexByte(raw[first:], '\n') + first // the start line is read once it has ended
+			for cut := range data {
+				var n int
+				var err error
+				if strings.HasPrefix(raw, "HTTP") {
+					n, _, err = ResponseHead(new(message.Response), data[:cut], &scan, "GET", Limits{})
+				} else {
+					n, _, err = RequestHead(new(message.Request), data[:cut], &scan, Limits{HeaderBytes: 1 << 20, URIBytes: 2 * many})
+				}
+				if n != 0 || err != nil {
+					t.Fatalf("after %d bytes: %d, %v", cut, n, err)
+				}
+				if cut > line || line < first {
+					for i := first; i < cut-last; i++ {
+						data[i] = '\n'
+					}
+				}
+			}
+		})
 	}
 }
 
@@ -473,7 +510,7 @@ func TestRequestHeadTellsOfASoundStartLine(t *testing.T) {
 func TestRequestHeadUsesTheArrayItIsGiven(t *testing.T) {
 	var array [4]message.Field
 	r := message.Request{Fields: array[:0]}
-	if _, _, err := RequestHead(&r, []byte(get("A: 1\r\nB: 2\r\n")), 0, Limits{}); err != nil {
+	if _, _, err := RequestHead(&r, []byte(get("A: 1\r\nB: 2\r\n")), new(Scan), Limits{}); err != nil {
 		t.Fatal(err)
 	}
 	if len(r.Fields) != 2 || &r.Fields[0] != &array[0] {
@@ -484,7 +521,7 @@ func TestRequestHeadUsesTheArrayItIsGiven(t *testing.T) {
 func TestRequestHeadKeepsNothingOfTheBuffer(t *testing.T) {
 	data := []byte(get("A: 1\r\n"))
 	var r message.Request
-	_, f, err := RequestHead(&r, data, 0, Limits{})
+	_, f, err := RequestHead(&r, data, new(Scan), Limits{})
 	for i := range data {
 		data[i] = '#'
 	}
@@ -500,7 +537,7 @@ func TestRequestHeadAllocatesOneString(t *testing.T) {
 		r := new(message.Request)
 		if n := testing.AllocsPerRun(100, func() {
 			*r = message.Request{Fields: array[:0]}
-			if n, _, err := RequestHead(r, data, 0, Limits{HeaderBytes: 64 << 10, Headers: 100, URIBytes: 16 << 10}); n != len(data) || err != nil {
+			if n, _, err := RequestHead(r, data, new(Scan), Limits{HeaderBytes: 64 << 10, Headers: 100, URIBytes: 16 << 10}); n != len(data) || err != nil {
 				t.Fatal(n, err)
 			}
 		}); n != 1 {
@@ -509,7 +546,7 @@ func TestRequestHeadAllocatesOneString(t *testing.T) {
 	}
 	data := []byte("GET / HTTP/1.1\r\n" + h)
 	if n := testing.AllocsPerRun(100, func() {
-		if n, _, err := RequestHead(new(message.Request), data, 0, Limits{}); n != 0 || err != nil {
+		if n, _, err := RequestHead(new(message.Request), data, new(Scan), Limits{}); n != 0 || err != nil {
 			t.Fatal(n, err)
 		}
 	}); n != 0 {
@@ -520,7 +557,7 @@ func TestRequestHeadAllocatesOneString(t *testing.T) {
 func TestManyFieldsMakeOneArray(t *testing.T) {
 	data := []byte(get(strings.Repeat("A: 1\r\n", 90)))
 	if n := testing.AllocsPerRun(20, func() {
-		if n, _, err := RequestHead(new(message.Request), data, 0, Limits{}); n == 0 || err != nil {
+		if n, _, err := RequestHead(new(message.Request), data, new(Scan), Limits{}); n == 0 || err != nil {
 			t.Fatal(n, err)
 		}
 	}); n > 3 { // the request, the string, the array

@@ -1,18 +1,14 @@
 package wire
 
-import (
-	"bytes"
-
-	"sluice/internal/message"
-)
+import "sluice/internal/message"
 
 // statusPrefix is what every response begins with: other protocols show at
 // their first byte.
 const statusPrefix = "HTTP/"
 
 // ResponseHead reads the head of a response (RFC 9112 4) to a request of the
-// given method at the front of data, as RequestHead does for requests: n,
-// scanned, limits, strings and errors are the same.
+// given method at the front of data, as RequestHead does for requests: n, scan,
+// limits, strings and errors are the same.
 //
 // It sets Protocol, Status and Length of r and appends to r.Fields, all but
 // Content-Length and Transfer-Encoding. Length is of the body; in an answer to
@@ -24,21 +20,23 @@ const statusPrefix = "HTTP/"
 // Transfer-Encoding in a 204; Framing.Close then says that the connection must
 // not be used again, because nobody knows what follows. A 1xx may say so, too,
 // for the final response behind it.
-func ResponseHead(r *message.Response, data []byte, scanned int, method string, limits Limits) (n int, f Framing, err error) {
+func ResponseHead(r *message.Response, data []byte, scan *Scan, method string, limits Limits) (n int, f Framing, err error) {
 	seen := window(data, 0, limits)
 	for i := range min(len(seen), len(statusPrefix)) {
 		if seen[i] != statusPrefix[i] {
 			return 0, f, ErrStatusLine
 		}
 	}
-	line := bytes.IndexByte(seen, '\n') + 1
+	line, first := scan.startLine(seen, 0)
 	if line == 0 {
+		scan.seen = len(data)
 		return 0, f, incomplete(data, seen)
 	}
-	end, lines, fault := ends(seen, max(line, scanned))
+	end, lines, fault := scan.ends(seen)
+	scan.seen = len(data)
 	if end == 0 && fault == nil {
 		fault = incomplete(data, seen)
-		if fault == nil && scanned >= line { // an earlier call read the status line
+		if fault == nil && !first {
 			return 0, f, nil
 		}
 	}
@@ -60,6 +58,7 @@ func ResponseHead(r *message.Response, data []byte, scanned int, method string, 
 		return 0, f, err
 	}
 	r.Fields = s.fields
+	*scan = Scan{}
 	return end, f, nil
 }
 

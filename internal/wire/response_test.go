@@ -148,14 +148,13 @@ func everyResponse(yield func(responseCase, Limits) bool) {
 // feedResponse is feedRequest for responses.
 func feedResponse(t testing.TB, data, method string, limits Limits, cuts ...int) (r message.Response, n int, f Framing, err error) {
 	t.Helper()
-	scanned := 0
+	var scan Scan
 	for _, cut := range append(cuts, len(data)) {
 		r = message.Response{}
-		n, f, err = ResponseHead(&r, []byte(data[:cut]), scanned, method, limits)
+		n, f, err = ResponseHead(&r, []byte(data[:cut]), &scan, method, limits)
 		if n != 0 || err != nil {
 			break
 		}
-		scanned = cut
 	}
 	if err != nil && n != 0 {
 		t.Errorf("%q: an error, and %d bytes", data, n)
@@ -235,7 +234,7 @@ func TestResponseHeadAllocatesOneString(t *testing.T) {
 	r := new(message.Response)
 	if n := testing.AllocsPerRun(100, func() {
 		*r = message.Response{Fields: array[:0]}
-		if n, _, err := ResponseHead(r, data, 0, "GET", Limits{HeaderBytes: 64 << 10, Headers: 100}); n != len(data) || err != nil {
+		if n, _, err := ResponseHead(r, data, new(Scan), "GET", Limits{HeaderBytes: 64 << 10, Headers: 100}); n != len(data) || err != nil {
 			t.Fatal(n, err)
 		}
 	}); n != 1 {
@@ -252,7 +251,7 @@ func TestInformationalResponses(t *testing.T) {
 	var statuses []int
 	for len(data) > 2 {
 		var r message.Response
-		n, _, err := ResponseHead(&r, data, 0, "POST", Limits{})
+		n, _, err := ResponseHead(&r, data, new(Scan), "POST", Limits{})
 		if n == 0 || err != nil {
 			t.Fatal(n, err)
 		}

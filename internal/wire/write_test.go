@@ -164,8 +164,8 @@ func TestAppendChunks(t *testing.T) {
 func TestWritingAllocatesNothing(t *testing.T) {
 	var request message.Request
 	var response message.Response
-	_, sent, err := RequestHead(&request, []byte(browser), 0, Limits{})
-	_, received, err2 := ResponseHead(&response, []byte(answer), 0, "GET", Limits{})
+	_, sent, err := RequestHead(&request, []byte(browser), new(Scan), Limits{})
+	_, received, err2 := ResponseHead(&response, []byte(answer), new(Scan), "GET", Limits{})
 	if err != nil || err2 != nil {
 		t.Fatal(err, err2)
 	}
