@@ -10,6 +10,7 @@ package model
 import (
 	"encoding/json"
 	"net/netip"
+	"slices"
 	"time"
 )
 
@@ -18,6 +19,7 @@ type Gateway struct {
 	Listeners          []*Listener
 	Upstreams          []*Upstream // named ones first, then those written as a URL in a route
 	Routes             []*Route    // as written; the router puts them in matching order
+	Stores             []*Store
 	Admin              Admin
 	AccessLog          AccessLog
 	Engine             string // auto, loop or goroutine
@@ -57,7 +59,10 @@ var AccessLogFields = [...]string{
 // Listener is an address that accepts connections.
 type Listener struct {
 	Name           string
-	Address        string // host:port or unix:PATH
+	Address        string       // host:port or unix:PATH
+	Protocols      []string     // of H1, H2 and H3, in that order
+	TLS            *ListenerTLS // nil: cleartext
+	ProxyProtocol  bool         // every connection begins with a PROXY header
 	TrustedProxies []netip.Prefix
 	HalfClose      bool // a client that closed its writing side is served on
 	Timeouts       ListenerTimeouts
@@ -77,7 +82,8 @@ type ListenerTimeouts struct {
 	MaxAge time.Duration
 }
 
-// ListenerLimits bound what a client may send. 0 means without bound.
+// ListenerLimits bound what a client may send. 0 means without bound; no
+// configuration leaves HeaderBytes so.
 type ListenerLimits struct {
 	HeaderBytes int64
 	Headers     int
@@ -107,15 +113,23 @@ func (l *Listener) Trusts(address netip.Addr) bool {
 type Upstream struct {
 	Name      string
 	Endpoints []Endpoint
-	Policy    string // of the load balancer: round_robin
-	Pool      Pool
-	Timeouts  AttemptTimeouts
+	Policy    string     // of the load balancer: round_robin
+	Protocol  string     // UpstreamHTTP1, UpstreamH2, UpstreamH2C or UpstreamAuto; one for all endpoints
+	TLS       *ClientTLS // of endpoints with the scheme https; nil: as the system trusts
+	// ProxyProtocol begins each connection with a PROXY header of this version, v1
+	// or v2; empty: none.
+	ProxyProtocol string
+	Pool          Pool
+	Timeouts      AttemptTimeouts
 }
+
+// Speaks tells whether clients may speak a protocol.
+func (l *Listener) Speaks(protocol string) bool { return slices.Contains(l.Protocols, protocol) }
 
 // Endpoint is one address of an upstream.
 type Endpoint struct {
 	URL      string // as written, for people: scheme, address and base path
-	Scheme   string // http
+	Scheme   string // http or https
 	Address  string // host:port or unix:PATH
 	Host     string // the authority for rewrite.host: upstream
 	BasePath string // canonical, without a last slash; empty for none
@@ -130,6 +144,7 @@ type Pool struct {
 	IdleTimeout    time.Duration
 	MaxConnections int
 	MaxPending     int
+	MaxStreams     int // at once on one HTTP/2 connection
 }
 
 // AttemptTimeouts bound one attempt. 0 means that the route's time-out rules.
