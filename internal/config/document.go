@@ -73,7 +73,7 @@ type listener struct {
 	TrustedProxies []Prefix         `config:"trusted_proxies" doc:"whose X-Forwarded-* and Forwarded are believed"`
 	ProxyProtocol  Later            `config:"proxy_protocol"`
 	Timeouts       listenerTimeouts `config:"timeouts" doc:"how long a client may take; 0 is without bound"`
-	Limits         listenerLimits   `config:"limits" doc:"how much a client may send; 0 is without bound"`
+	Limits         listenerLimits   `config:"limits" doc:"how much a client may send; 0 is without bound, but for the header's size"`
 	Paths          paths            `config:"paths" doc:"how paths are read"`
 	HalfClose      string           `config:"half_close" enum:"cancel|serve" doc:"what a client that closed its writing side gets: its exchange is cancelled, or served"`
 }
@@ -95,7 +95,7 @@ type listenerTimeouts struct {
 }
 
 type listenerLimits struct {
-	HeaderBytes Size `config:"header_bytes" doc:"size of the header; more is 431"`
+	HeaderBytes Size `config:"header_bytes" doc:"size of the header; more is 431; 0 is 1MiB, as a header is held in memory as a whole"`
 	Headers     int  `config:"headers" doc:"number of fields in the header; more is 431"`
 	URIBytes    Size `config:"uri_bytes" doc:"size of the request target; more is 414"`
 	Connections int  `config:"connections" doc:"connections that are open at once"`

@@ -11,6 +11,17 @@ import (
 // mostListeners is more than anybody listens on; each is compared with each.
 const mostListeners = 1000
 
+// mostHeaderBytes bounds the header where the document sets no bound. There has to
+// be one: a header is held in memory as a whole, whoever sends it.
+const mostHeaderBytes = 1 << 20
+
+func headerBytes(s Size) int64 {
+	if s == 0 {
+		return mostHeaderBytes
+	}
+	return int64(s)
+}
+
 // listenersOf builds the listeners that a document defines.
 func (r *resolver) listenersOf(d *document) {
 	for i := range d.Listeners {
@@ -29,7 +40,7 @@ func (r *resolver) listener(name string, l *listener) {
 			ReadHeader: time.Duration(l.Timeouts.ReadHeader), Idle: time.Duration(l.Timeouts.Idle), MinBodyRate: int64(l.Timeouts.MinBodyRate), MaxAge: time.Duration(l.Timeouts.MaxAge),
 		},
 		Limits: model.ListenerLimits{
-			HeaderBytes: int64(l.Limits.HeaderBytes), Headers: l.Limits.Headers, URIBytes: int64(l.Limits.URIBytes),
+			HeaderBytes: headerBytes(l.Limits.HeaderBytes), Headers: l.Limits.Headers, URIBytes: int64(l.Limits.URIBytes),
 			Connections: l.Limits.Connections, Body: int64(l.Limits.Body),
 		},
 		Paths:          model.Paths{MergeSlashes: l.Paths.MergeSlashes, EncodedSlash: l.Paths.EncodedSlash, Report: l.Paths.Mode == "report"},

@@ -64,6 +64,14 @@ func TestSocketsOfTwoDirectories(t *testing.T) {
 	}
 }
 
+// Limits of 0 are none, but for the header, which always has one.
+func TestLimitsOfZero(t *testing.T) {
+	g := resolve(t, "listeners: {web: {address: \":8080\", limits: {header_bytes: 0, headers: 0, uri_bytes: 0, connections: 0, body: 0}}}\n")
+	if got, want := g.Listeners[0].Limits, (model.ListenerLimits{HeaderBytes: 1 << 20}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
 func TestDefaults(t *testing.T) {
 	g := resolve(t, listen+"upstreams: {users: {endpoints: [\"http://10.0.0.1:8080\"]}}\nroutes: [{match: {path: /x}, upstream: users}]\n")
 	users := &model.Upstream{
