@@ -56,6 +56,10 @@ type Environment struct {
 	// that serves nothing. nil: they are not looked at, since who serves finds
 	// out, and goes on with what it has where a directory went away meanwhile.
 	Stat func(string) (fs.FileInfo, error)
+	// Inspect reads certificates and keys, to be checked: what they are is no part
+	// of what the documents mean, since whoever uses them takes up new ones by
+	// itself.
+	Inspect func(string) ([]byte, error)
 }
 
 // WithDefaults puts the operating system's functions in where there is none: of
@@ -63,6 +67,9 @@ type Environment struct {
 func (e Environment) WithDefaults() Environment {
 	if e.LookupEnv == nil {
 		e.LookupEnv = os.LookupEnv
+	}
+	if e.Inspect == nil {
+		e.Inspect = func(name string) ([]byte, error) { return ReadFile(name, LargestValue) }
 	}
 	if e.ReadFile == nil {
 		e.ReadFile = func(name string) ([]byte, error) { return ReadFile(name, LargestValue) }

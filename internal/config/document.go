@@ -14,7 +14,7 @@ type document struct {
 	AccessLog    accessLog       `config:"access_log" doc:"one line for each exchange"`
 	Tracing      Later           `config:"tracing"`
 	Metrics      metrics         `config:"metrics" doc:"what Prometheus reads"`
-	Stores       Later           `config:"stores"`
+	Stores       Map[store]      `config:"stores" doc:"databases that several instances share, by name"`
 	Middleware   Map[definition] `config:"middleware" doc:"middleware by name, for reuse: each a mapping of one kind to its options"`
 	Global       []step          `config:"global" doc:"the chain of every route, outermost first: names, or mappings of one kind to its options"`
 	Upstreams    Map[upstream]   `config:"upstreams" doc:"groups of endpoints that serve the same thing, by name"`
@@ -68,10 +68,10 @@ type metrics struct {
 type listener struct {
 	located
 	Address        string           `config:"address,required" doc:"where it listens: host:port, :port or unix:PATH"`
-	Protocols      []string         `config:"protocols" enum:"h1" later:"h2|h2c|h3" doc:"what clients may speak"`
-	TLS            Later            `config:"tls"`
+	Protocols      []string         `config:"protocols" enum:"h1|h2|h2c|h3" doc:"what clients may speak, all on one port; without tls h2 is h2c" default:"[h1, h2]"`
+	TLS            *listenerTLS     `config:"tls" doc:"how it speaks TLS" default:"none"`
 	TrustedProxies []Prefix         `config:"trusted_proxies" doc:"whose X-Forwarded-* and Forwarded are believed"`
-	ProxyProtocol  Later            `config:"proxy_protocol"`
+	ProxyProtocol  bool             `config:"proxy_protocol" doc:"true: every connection must begin with a PROXY header, of version 1 or 2, and only trusted_proxies may connect"`
 	Timeouts       listenerTimeouts `config:"timeouts" doc:"how long a client may take; 0 is without bound"`
 	Limits         listenerLimits   `config:"limits" doc:"how much a client may send; 0 is without bound, but for the header's size"`
 	Paths          paths            `config:"paths" doc:"how paths are read"`
@@ -80,7 +80,6 @@ type listener struct {
 
 // SetDefaults sets the defaults of SPEC 3.
 func (l *listener) SetDefaults() {
-	l.Protocols = []string{"h1"}
 	l.Timeouts = listenerTimeouts{ReadHeader: Duration(10 * time.Second), Idle: Duration(120 * time.Second), MinBodyRate: 240}
 	l.Limits = listenerLimits{HeaderBytes: 64 << 10, Headers: 100, URIBytes: 16 << 10}
 	l.Paths = paths{MergeSlashes: true, EncodedSlash: "keep", Mode: "enforce"}
@@ -112,7 +111,7 @@ type upstream struct {
 	located
 	Endpoints        []endpoint      `config:"endpoints" doc:"the addresses; a URL alone is a short form"`
 	DNS              Later           `config:"dns"`
-	Protocol         string          `config:"protocol" enum:"http1" later:"h2|h2c|auto" doc:"what endpoints speak"`
+	Protocol         string          `config:"protocol" enum:"http1|h2|h2c|auto" doc:"what endpoints speak; auto is what they pick of h2 and HTTP/1.1 by ALPN" default:"http1; auto with https endpoints"`
 	LoadBalancer     loadBalancer    `config:"load_balancer" doc:"how endpoints are chosen"`
 	HealthCheck      Later           `config:"health_check"`
 	OutlierDetection Later           `config:"outlier_detection"`
@@ -122,20 +121,20 @@ type upstream struct {
 	Pool             pool            `config:"pool" doc:"connections to one endpoint; 0 is without bound"`
 	Timeouts         attemptTimeouts `config:"timeouts" doc:"bounds of one attempt; 0: the route's timeout alone rules"`
 	RateLimit        Later           `config:"rate_limit"`
-	TLS              Later           `config:"tls"`
+	TLS              *clientTLS      `config:"tls" doc:"how TLS is spoken to https endpoints"`
+	ProxyProtocol    string          `config:"proxy_protocol" enum:"v1|v2" doc:"the version of the PROXY header that begins each connection, with the client's address" default:"none"`
 }
 
 // SetDefaults sets the defaults of SPEC 3.
 func (u *upstream) SetDefaults() {
-	u.Protocol = "http1"
 	u.LoadBalancer.Policy = "round_robin"
-	u.Pool = pool{MaxIdle: 256, IdleTimeout: Duration(55 * time.Second), MaxPending: 1024}
+	u.Pool = pool{MaxIdle: 256, IdleTimeout: Duration(55 * time.Second), MaxPending: 1024, MaxStreams: 100}
 	u.Timeouts.Connect = Duration(2 * time.Second)
 }
 
 type endpoint struct {
 	located
-	URL     string `config:"url,required" doc:"where it is: http://host:port, with a base path if need be, or unix:PATH"`
+	URL     string `config:"url,required" doc:"where it is: http://host:port or https://host:port, with a base path if need be, or unix:PATH"`
 	Weight  weight `config:"weight" doc:"its share, relative to the others': a whole number, or percentages that add up to 100%"`
 	Version string `config:"version" doc:"the label of a release, as v1"`
 }
@@ -167,6 +166,7 @@ type pool struct {
 	IdleTimeout    Duration `config:"idle_timeout" doc:"how long they are kept"`
 	MaxConnections int      `config:"max_connections_per_endpoint" doc:"connections at once"`
 	MaxPending     int      `config:"max_pending" doc:"exchanges that wait for one; 0: none may"`
+	MaxStreams     int      `config:"max_streams_per_connection" doc:"exchanges at once on one HTTP/2 connection"`
 }
 
 type attemptTimeouts struct {
@@ -188,7 +188,7 @@ type route struct {
 	Redirect     *redirect `config:"redirect" doc:"a destination: another URL"`
 	Respond      *respond  `config:"respond" doc:"a destination: a fixed response"`
 	Timeout      Duration  `config:"timeout" doc:"from the end of the request to the response's head, all attempts and waits together; 0 is without bound"`
-	IdleTimeout  *Duration `config:"idle_timeout" doc:"no byte in either direction for so long; 0 is without bound" default:"60s; 5m for event streams and upgraded connections"`
+	IdleTimeout  *Duration `config:"idle_timeout" doc:"no byte in either direction for so long; 0 is without bound" default:"60s; 5m for event streams, gRPC streams and upgraded connections"`
 	TotalTimeout Duration  `config:"total_timeout" doc:"the whole exchange; 0 is without bound"`
 
 	Retry       Later `config:"retry"`

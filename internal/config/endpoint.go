@@ -81,10 +81,8 @@ func parseEndpoint(dir, text string) (model.Endpoint, *fault) {
 		return endpoint, faulty(fmt.Sprintf("is no valid URL: %v", err), "")
 	}
 	switch {
-	case u.Scheme == "https":
-		return endpoint, faulty("has the scheme https, which is not supported yet", "")
-	case u.Scheme != "http":
-		return endpoint, faulty(fmt.Sprintf("has the scheme %s, not http", short(u.Scheme)), didYouMeanScheme(u.Scheme))
+	case u.Scheme != "http" && u.Scheme != "https":
+		return endpoint, faulty(fmt.Sprintf("has the scheme %s, neither http nor https", short(u.Scheme)), didYouMeanScheme(u.Scheme))
 	case u.User != nil:
 		return endpoint, faulty("must not have user information", "set the Authorization field with the headers middleware")
 	case u.RawQuery != "" || u.ForceQuery:
@@ -100,20 +98,25 @@ func parseEndpoint(dir, text string) (model.Endpoint, *fault) {
 }
 
 func completeEndpoint(endpoint model.Endpoint, u *url.URL) (model.Endpoint, *fault) {
+	endpoint.Scheme = u.Scheme
+	usual := "80"
+	if u.Scheme == "https" {
+		usual = "443"
+	}
 	port := u.Port()
 	switch {
 	case port == "" && strings.HasSuffix(u.Host, ":"):
 		return endpoint, faulty("has a colon without a port", "add the port, or leave the colon out")
 	case port == "":
-		port = "80"
+		port = usual
 	case !validPort(port, 1):
 		return endpoint, faulty(fmt.Sprintf("has the port %s, which is no number from 1 to 65535", short(port)), "")
 	}
 	host := strings.ToLower(u.Hostname())
 	endpoint.Address = net.JoinHostPort(host, port)
 	endpoint.Host = strings.ToLower(u.Host)
-	if port == "80" {
-		endpoint.Host = strings.TrimSuffix(endpoint.Host, ":80")
+	if port == usual {
+		endpoint.Host = strings.TrimSuffix(endpoint.Host, ":"+usual)
 	}
 	path, err := canonical.Path("/"+strings.TrimPrefix(u.EscapedPath(), "/"), canonical.Options{EncodedSlash: canonical.Keep})
 	if err != nil {

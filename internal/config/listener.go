@@ -46,8 +46,9 @@ func (r *resolver) listener(name string, l *listener) {
 		Paths:          model.Paths{MergeSlashes: l.Paths.MergeSlashes, EncodedSlash: l.Paths.EncodedSlash, Report: l.Paths.Mode == "report"},
 		TrustedProxies: prefixes(l.TrustedProxies),
 	}
-	if l.Protocols != nil && len(l.Protocols) == 0 {
-		r.out.add(l.below("protocols"), "protocols is an empty list, so that nobody could speak to the listener", "leave the key out, or write [h1]")
+	built.TLS = r.tls(l)
+	if built.ProxyProtocol = l.ProxyProtocol; l.ProxyProtocol && len(l.TrustedProxies) == 0 {
+		r.out.add(l.below("proxy_protocol"), "proxy_protocol needs trusted_proxies: only they may connect", "write trusted_proxies: [10.0.0.0/8]")
 	}
 	for _, limit := range []struct {
 		key   string
@@ -72,6 +73,7 @@ func (r *resolver) listener(name string, l *listener) {
 		}
 	}
 	r.lookAtSocket(l.below("address"), address)
+	built.Protocols = r.protocols(l, address)
 	built.Address, built.Position = address, l.below("address").position()
 	r.gateway.Listeners = append(r.gateway.Listeners, built)
 }

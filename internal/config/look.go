@@ -1,6 +1,8 @@
 package config
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -41,4 +43,33 @@ func (r *resolver) lookAtSocket(where place, address string) {
 			return ""
 		})
 	}
+}
+
+// lookAtPair reports what is wrong with a certificate and its key.
+func (r *resolver) lookAtPair(l *located, at, cert, key string) {
+	certificate, ok := r.inspected(l.below(at+"cert"), "cert", absolute(l.src.Dir, cert))
+	private, also := r.inspected(l.below(at+"key"), "key", absolute(l.src.Dir, key))
+	if !ok || !also {
+		return
+	}
+	if _, err := tls.X509KeyPair(certificate, private); err != nil {
+		r.out.add(l.below(at+"cert"), fmt.Sprintf("%s and %s are no certificate with its key: %v", short(cert), short(key), err), "")
+	}
+}
+
+// lookAtAuthorities reports what is wrong with a file of authorities.
+func (r *resolver) lookAtAuthorities(where place, name, path string) {
+	if text, ok := r.inspected(where, name, path); ok && !x509.NewCertPool().AppendCertsFromPEM(text) {
+		r.out.add(where, fmt.Sprintf("%s names a file without any certificate in it", name), "it must be PEM: a block that begins with -----BEGIN CERTIFICATE-----")
+	}
+}
+
+// inspected reads a file that is watched by whoever uses it.
+func (r *resolver) inspected(where place, name, path string) ([]byte, bool) {
+	text, err := r.inspect(path)
+	if err != nil {
+		r.out.add(where, fmt.Sprintf("%s cannot be read: %v", name, reason(err)), "")
+		return nil, false
+	}
+	return text, true
 }

@@ -28,11 +28,12 @@ type Result struct {
 func Resolve(documents []Document, kinds []Kind, env Environment) Result {
 	r := &resolver{
 		out: newCollector(), kinds: kinds, stat: env.Stat,
-		listeners: map[string]place{}, upstreams: map[string]*upstreamUse{}, gateway: &model.Gateway{},
+		listeners: map[string]place{}, stores: map[string]place{}, upstreams: map[string]*upstreamUse{}, gateway: &model.Gateway{},
 		filesSeen: map[string]bool{}, blocks: map[string]place{}, names: map[string]place{}, ids: map[string]place{},
 	}
 	r.chains = chainBuilder{r: r, named: map[string]*definition{}, used: map[string]bool{}}
 	env = env.WithDefaults()
+	r.inspect = env.Inspect
 	for i, d := range documents {
 		r.read(d, i, env)
 	}
@@ -53,6 +54,7 @@ type resolver struct {
 	out       *collector
 	kinds     []Kind
 	stat      func(string) (fs.FileInfo, error) // nil: places are not looked at
+	inspect   func(string) ([]byte, error)
 	sources   []*source
 	documents []*document
 	files     []string
@@ -67,6 +69,8 @@ type resolver struct {
 	names           map[string]place // of listeners, upstreams and middleware, by what they are and name
 	listeners       map[string]place
 	listenerNames   []string
+	stores          map[string]place
+	storeNames      []string
 	upstreams       map[string]*upstreamUse
 	upstreamNames   []string
 	middlewareNames []string
@@ -106,7 +110,7 @@ func unreadable(d *decoder, root *yaml.Node) bool {
 	if !ok || root.Kind != yaml.MappingNode {
 		return true
 	}
-	for _, block := range []string{"listeners", "middleware", "upstreams"} {
+	for _, block := range []string{"listeners", "middleware", "stores", "upstreams"} {
 		if n := find(root, block); n != root && n.Kind != yaml.MappingNode && !isNullNode(n) {
 			return true
 		}
@@ -126,6 +130,7 @@ func (r *resolver) resolve() {
 		r.define(d)
 	}
 	for _, d := range r.documents {
+		r.storesOf(d)
 		r.listenersOf(d)
 		r.upstreamsOf(d)
 	}
@@ -219,6 +224,12 @@ func (r *resolver) define(d *document) {
 		if e := &d.Listeners[i]; r.named("listener", e.Key, e.key) {
 			r.listeners[e.Key] = e.key
 			r.listenerNames = append(r.listenerNames, e.Key)
+		}
+	}
+	for i := range d.Stores {
+		if e := &d.Stores[i]; r.named("store", e.Key, e.key) {
+			r.stores[e.Key] = e.key
+			r.storeNames = append(r.storeNames, e.Key)
 		}
 	}
 	for i := range d.Upstreams {

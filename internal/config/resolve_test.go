@@ -78,12 +78,13 @@ func TestDefaults(t *testing.T) {
 		Name:      "users",
 		Endpoints: []model.Endpoint{{URL: "http://10.0.0.1:8080", Scheme: "http", Address: "10.0.0.1:8080", Host: "10.0.0.1:8080", Weight: 1}},
 		Policy:    "round_robin",
-		Pool:      model.Pool{MaxIdle: 256, IdleTimeout: 55 * time.Second, MaxConnections: 0, MaxPending: 1024},
+		Protocol:  "http1",
+		Pool:      model.Pool{MaxIdle: 256, IdleTimeout: 55 * time.Second, MaxConnections: 0, MaxPending: 1024, MaxStreams: 100},
 		Timeouts:  model.AttemptTimeouts{Connect: 2 * time.Second, ResponseHeader: 0},
 	}
 	want := &model.Gateway{
 		Listeners: []*model.Listener{{
-			Name: "web", Address: ":8080",
+			Name: "web", Address: ":8080", Protocols: []string{"h1", "h2"},
 			Timeouts: model.ListenerTimeouts{ReadHeader: 10 * time.Second, Idle: 120 * time.Second, MinBodyRate: 240},
 			Limits:   model.ListenerLimits{HeaderBytes: 65536, Headers: 100, URIBytes: 16384, Connections: 0, Body: 0},
 			Paths:    model.Paths{MergeSlashes: true, EncodedSlash: "keep"},
@@ -140,7 +141,7 @@ routes: [{match: {path: /}, upstream: users}]
 	want := &model.Gateway{
 		Listeners: []*model.Listener{
 			{
-				Name: "web", Address: "127.0.0.1:0", HalfClose: true,
+				Name: "web", Address: "127.0.0.1:0", Protocols: []string{"h1"}, HalfClose: true,
 				TrustedProxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("192.0.2.7/32"), netip.MustParsePrefix("198.51.100.0/24")},
 				Timeouts:       model.ListenerTimeouts{ReadHeader: time.Second, Idle: 2 * time.Minute, MinBodyRate: 1024},
 				Limits:         model.ListenerLimits{HeaderBytes: 8192, Headers: 7, URIBytes: 1024, Connections: 3, Body: 1_500_000},
@@ -148,7 +149,7 @@ routes: [{match: {path: /}, upstream: users}]
 				Position:       model.Position{File: "sluice.yaml", Line: 4, Col: 14},
 			},
 			{
-				Name: "sock", Address: "unix:/etc/sluice/s.sock",
+				Name: "sock", Address: "unix:/etc/sluice/s.sock", Protocols: []string{"h1", "h2"},
 				Timeouts: model.ListenerTimeouts{ReadHeader: 10 * time.Second, Idle: 120 * time.Second, MinBodyRate: 240},
 				Limits:   model.ListenerLimits{HeaderBytes: 65536, Headers: 100, URIBytes: 16384},
 				Paths:    model.Paths{MergeSlashes: true, EncodedSlash: "keep"},
@@ -163,7 +164,8 @@ routes: [{match: {path: /}, upstream: users}]
 				{URL: "unix:run/users.sock", Scheme: "http", Address: "unix:/etc/sluice/run/users.sock", Host: "localhost", Weight: 1},
 			},
 			Policy:   "round_robin",
-			Pool:     model.Pool{MaxIdle: 1, IdleTimeout: 2 * time.Second, MaxConnections: 3, MaxPending: 4},
+			Protocol: "http1",
+			Pool:     model.Pool{MaxIdle: 1, IdleTimeout: 2 * time.Second, MaxConnections: 3, MaxPending: 4, MaxStreams: 100},
 			Timeouts: model.AttemptTimeouts{Connect: time.Second, ResponseHeader: 3 * time.Second},
 		}},
 		Admin:              model.Admin{Address: "[::1]:9", Token: "secret", Public: []string{"metrics"}, Hosts: []string{"gateway.example"}, Name: "edge-1", Position: model.Position{File: "sluice.yaml", Line: 15, Col: 18}},

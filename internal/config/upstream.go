@@ -49,17 +49,45 @@ func (r *resolver) upstream(name string, u *upstream) *model.Upstream {
 		built.Endpoints = append(built.Endpoints, endpoint)
 	}
 	r.weights(name, u, built)
+	built.TLS = r.clientTLS(u.TLS)
+	r.spoken(name, u, built)
 	for _, limit := range []struct {
 		key   string
 		value int
 	}{
 		{"max_idle_per_endpoint", u.Pool.MaxIdle}, {"max_connections_per_endpoint", u.Pool.MaxConnections}, {"max_pending", u.Pool.MaxPending},
+		{"max_streams_per_connection", u.Pool.MaxStreams},
 	} {
 		if limit.value < 0 {
 			r.out.add(u.below("pool."+limit.key), limit.key+" must not be negative", "0 is without bound")
 		}
 	}
 	return built
+}
+
+// spoken settles what endpoints speak, and whether that goes with their schemes.
+func (r *resolver) spoken(name string, u *upstream, built *model.Upstream) {
+	secure, plain := 0, 0
+	for _, e := range built.Endpoints {
+		if e.Scheme == "https" {
+			secure++
+		} else {
+			plain++
+		}
+	}
+	switch {
+	case u.Protocol == "" && secure > 0:
+		built.Protocol = model.UpstreamAuto
+	case u.Protocol == "":
+		built.Protocol = model.UpstreamHTTP1
+	case u.Protocol == model.UpstreamH2 && plain > 0:
+		r.out.add(u.below("protocol"), fmt.Sprintf("h2 is spoken over TLS, and the upstream %s has an endpoint without https", name), "write h2c, or https:// for the endpoint")
+	case u.Protocol == model.UpstreamH2C && secure > 0:
+		r.out.add(u.below("protocol"), fmt.Sprintf("h2c is spoken without TLS, and the upstream %s has an https endpoint", name), "write h2, or http:// for the endpoint")
+	}
+	if u.TLS != nil && secure == 0 && len(u.Endpoints) > 0 {
+		r.out.add(u.below("tls"), fmt.Sprintf("the upstream %s has tls, but no endpoint with https", name), "write https:// for the endpoints")
+	}
 }
 
 // weights checks the weights of endpoints together, and makes percentages
@@ -100,7 +128,9 @@ func newUpstream(name string, u *upstream) *model.Upstream {
 		Policy: u.LoadBalancer.Policy,
 		Pool: model.Pool{
 			MaxIdle: u.Pool.MaxIdle, IdleTimeout: time.Duration(u.Pool.IdleTimeout), MaxConnections: u.Pool.MaxConnections, MaxPending: u.Pool.MaxPending,
+			MaxStreams: u.Pool.MaxStreams,
 		},
+		Protocol: u.Protocol, ProxyProtocol: u.ProxyProtocol,
 		Timeouts: model.AttemptTimeouts{Connect: time.Duration(u.Timeouts.Connect), ResponseHeader: time.Duration(u.Timeouts.ResponseHeader)},
 	}
 }
@@ -126,6 +156,7 @@ func (r *resolver) destination(in *route, name string) *model.Upstream {
 		defaults.SetDefaults()
 		built := newUpstream(name, &defaults)
 		built.Endpoints = []model.Endpoint{endpoint}
+		r.spoken(name, &defaults, built)
 		r.upstreams[name] = &upstreamUse{built: built, used: true}
 		r.gateway.Upstreams = append(r.gateway.Upstreams, built)
 		return built

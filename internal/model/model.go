@@ -82,8 +82,7 @@ type ListenerTimeouts struct {
 	MaxAge time.Duration
 }
 
-// ListenerLimits bound what a client may send. 0 means without bound; no
-// configuration leaves HeaderBytes so.
+// ListenerLimits bound what a client may send. 0 means without bound.
 type ListenerLimits struct {
 	HeaderBytes int64
 	Headers     int

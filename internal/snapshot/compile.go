@@ -104,7 +104,8 @@ func (in inputs) record(from config.Environment) config.Environment {
 			in["file "+path] = string(content)
 			return content, err
 		},
-		Stat: from.Stat, // what it finds is either good, or a problem
+		Stat:    from.Stat, // what it finds is either good, or a problem
+		Inspect: from.Inspect,
 	}
 }
 

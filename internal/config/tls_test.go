@@ -1,0 +1,116 @@
+package config_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"sluice/internal/config"
+	"sluice/internal/model"
+)
+
+// writePair makes a certificate for a.test and its key.
+func writePair(t *testing.T, dir string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"a.test"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(1000 * time.Hour)}
+	certificate, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, block := range map[string]*pem.Block{"a.pem": {Type: "CERTIFICATE", Bytes: certificate}, "a.key": {Type: "PRIVATE KEY", Bytes: private}} {
+		if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestTLSWritten has all that can be said of TLS, on both sides.
+func TestTLSWritten(t *testing.T) {
+	dir := t.TempDir()
+	writePair(t, dir)
+	at := func(name string) string { return filepath.Join(dir, name) }
+	result := config.Resolve([]config.Document{{Name: "sluice.yaml", Dir: dir, Data: []byte(`
+listeners:
+  web:
+    address: ":8443"
+    protocols: [h3, h1]
+    tls:
+      certificates: [{cert: a.pem, key: a.key}]
+      acme: {email: ops@a.test, domains: [A.test.], directory: "https://ca.test/dir", ca_file: a.pem, storage: kept}
+      min_version: "1.3"
+      client_auth: {mode: optional, ca: a.pem, forward: true}
+  shared: {address: ":8444", tls: {acme: {domains: [a.test], store: main}}}
+  usual: {address: ":8445", tls: {acme: {domains: [a.test]}}}
+  behind: {address: ":8080", proxy_protocol: true, trusted_proxies: [10.0.0.0/8], protocols: [h2c]}
+stores:
+  main: {redis: {address: "redis:6379", username: u, password: p, database: 2, tls: {}}}
+upstreams:
+  a: {endpoints: [https://A.test, http://b.test], tls: {ca: a.pem, cert: a.pem, key: a.key, server_name: x.test}, proxy_protocol: v2}
+  b: {endpoints: ["https://a.test:8443"], protocol: h2}
+routes:
+  - {match: {path: /a}, upstream: a}
+  - {match: {path: /b}, upstream: b}
+  - {match: {path: /c}, upstream: "https://c.test:443/base"}
+`)}}, nil, config.Environment{})
+	g := result.Gateway
+	if g == nil || len(result.Problems) > 0 || len(result.Files) > 0 {
+		t.Fatalf("%v, files %v", result.Problems, result.Files)
+	}
+	var secure []*model.ListenerTLS
+	var protocols [][]string
+	for _, l := range g.Listeners {
+		secure, protocols = append(secure, l.TLS), append(protocols, l.Protocols)
+	}
+	const usual = "https://acme-v02.api.letsencrypt.org/directory"
+	if diff := cmp.Diff([]*model.ListenerTLS{
+		{
+			Certificates: []model.CertificateFile{{Cert: at("a.pem"), Key: at("a.key")}},
+			ACME:         &model.ACME{Email: "ops@a.test", Domains: []string{"a.test"}, Directory: "https://ca.test/dir", CAFile: at("a.pem"), Storage: at("kept")},
+			MinVersion:   tls.VersionTLS13,
+			ClientAuth:   model.ClientAuth{Mode: "optional", CA: at("a.pem"), Forward: true},
+		},
+		{ACME: &model.ACME{Domains: []string{"a.test"}, Directory: usual, Store: "main"}, MinVersion: tls.VersionTLS12, ClientAuth: model.ClientAuth{Mode: "none"}},
+		{ACME: &model.ACME{Domains: []string{"a.test"}, Directory: usual, Storage: at("acme")}, MinVersion: tls.VersionTLS12, ClientAuth: model.ClientAuth{Mode: "none"}},
+		nil,
+	}, secure); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([][]string{{"h1", "h3"}, {"h1", "h2"}, {"h1", "h2"}, {"h2"}}, protocols); diff != "" {
+		t.Error(diff)
+	}
+	if !g.Listeners[3].ProxyProtocol || g.Listeners[0].ProxyProtocol || !g.Listeners[3].Speaks("h2") || g.Listeners[3].Speaks("h1") {
+		t.Errorf("%+v", g.Listeners[3])
+	}
+	store := &model.Store{Name: "main", Redis: model.RedisStore{Address: "redis:6379", Username: "u", Password: "p", Database: 2, TLS: &model.ClientTLS{}}}
+	if diff := cmp.Diff([]*model.Store{store}, g.Stores); diff != "" {
+		t.Error(diff)
+	}
+	a, b, c := g.Upstreams[0], g.Upstreams[1], g.Upstreams[2]
+	if diff := cmp.Diff(&model.ClientTLS{CA: at("a.pem"), Cert: at("a.pem"), Key: at("a.key"), ServerName: "x.test"}, a.TLS); diff != "" {
+		t.Error(diff)
+	}
+	if a.Protocol != "auto" || a.ProxyProtocol != "v2" || a.Endpoints[0].Address != "a.test:443" || a.Endpoints[0].Scheme != "https" || a.Endpoints[1].Scheme != "http" {
+		t.Errorf("%+v", a)
+	}
+	if b.Protocol != "h2" || b.TLS != nil || c.Protocol != "auto" || c.Endpoints[0].Host != "c.test" || c.Endpoints[0].BasePath != "/base" {
+		t.Errorf("%+v, %+v", b, c)
+	}
+}
