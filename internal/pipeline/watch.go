@@ -62,6 +62,14 @@ func (w *Watch) Came() {
 // Total is when the exchange must be over; zero: never.
 func (w *Watch) Total() time.Time { return w.total }
 
+// Quiet is how long no byte may pass; 0: for ever. Who sends may look meanwhile
+// whether the other side takes what was sent, which counts as bytes, too.
+func (w *Watch) Quiet() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.quiet
+}
+
 // Touch notes that a byte passed, in either direction.
 func (w *Watch) Touch() {
 	now := time.Now()

@@ -7,11 +7,11 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"sluice/internal/netloop"
 	"sluice/internal/pipeline"
 )
 
@@ -36,6 +36,7 @@ type conn struct {
 	closed    atomic.Bool
 	stall     atomic.Int64 // how long a client may take nothing of what is written, in ns; 0: for ever
 	end       atomic.Pointer[func(cause error)]
+	takes     func() // told while a Write waits for a client that takes something; may be nil
 
 	once     sync.Once
 	closeErr error
@@ -63,18 +64,24 @@ func (c *conn) Write(p []byte) (written int, err error) {
 	if stall <= 0 {
 		return c.Conn.Write(p)
 	}
+	var patience patience
 	for {
-		if err := c.Conn.SetWriteDeadline(time.Now().Add(stall)); err != nil {
+		if err := c.Conn.SetWriteDeadline(time.Now().Add(max(stall/patienceParts, 1))); err != nil {
 			return written, err
 		}
 		n, err := c.Conn.Write(p[written:])
 		written += n
-		if n > 0 && written < len(p) && errors.Is(err, os.ErrDeadlineExceeded) {
-			continue
+		if err == nil || !errors.Is(err, os.ErrDeadlineExceeded) || patience.ends(n, netloop.Unsent(c.control)) {
+			return written, err
 		}
-		return written, err
+		if patience.parts == 0 && c.takes != nil {
+			c.takes()
+		}
 	}
 }
+
+// control calls f with the descriptor.
+func (c *conn) control(f func(descriptor uintptr)) error { return control(c.Conn, f) }
 
 // CloseWrite ends the writing side. net/http calls it where the client may not
 // have read the last response yet, so Close lingers.
@@ -127,15 +134,7 @@ func (c *conn) hasten() {
 
 // pending tells whether something has arrived that nobody has read yet.
 func (c *conn) pending() (found bool) {
-	inner, ok := c.Conn.(syscall.Conn)
-	if !ok {
-		return false
-	}
-	raw, err := inner.SyscallConn()
-	if err != nil {
-		return false
-	}
-	_ = raw.Control(func(fd uintptr) { // fails on a closed connection only
+	_ = c.control(func(fd uintptr) { // fails on a closed connection only
 		n, _, err := unix.Recvfrom(int(fd), make([]byte, 1), unix.MSG_PEEK|unix.MSG_DONTWAIT)
 		found = err == nil && n > 0
 	})

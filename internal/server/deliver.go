@@ -5,8 +5,6 @@ import (
 	"os"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"sluice/internal/netloop"
 	"sluice/internal/pipeline"
 )
@@ -15,17 +13,35 @@ import (
 // take nothing: after each it is looked whether it has taken anything.
 const patienceParts = 4
 
+// patience is with a client that takes nothing for now. The zero value is for
+// the beginning of a wait. A client takes from the system's queue: room there
+// shows only once much of it is free, so the queue is looked at, too.
+type patience struct {
+	parts  int // in a row in which nothing was taken
+	queued int // bytes, at the end of the last one
+}
+
+// ends notes that a part of the time has passed, in which n bytes were written,
+// and tells whether it was the last one.
+func (p *patience) ends(n, queued int) bool {
+	before := p.queued
+	p.queued = queued
+	if p.parts++; n > 0 || queued >= 0 && queued < before {
+		p.parts = 0
+	}
+	return p.parts == patienceParts
+}
+
 // errTotal ends the writing of a response whose exchange must be over.
 var errTotal = errors.New("total_timeout is over")
 
 // deliver calls put until it has written everything, and tells how many bytes
 // that were. It fails where the client takes nothing for as long as idle (0: for
-// ever), or the exchange must be over. A client takes from the system's queue:
-// room there shows only once much of it is free, so the queue is looked at, too.
+// ever), or the exchange must be over.
 func (e *exchange) deliver(idle time.Duration, put func() (int, error)) (written int, err error) {
 	conn := e.client.conn
-	queued := -1
-	for parts := 0; ; {
+	var patience patience
+	for {
 		conn.SetWriteDeadline(e.writeUntil(idle / patienceParts))
 		n, err := put()
 		written += n
@@ -35,12 +51,7 @@ func (e *exchange) deliver(idle time.Duration, put func() (int, error)) (written
 		if until := e.until(); !until.IsZero() && !time.Now().Before(until) {
 			return written, pipeline.NewError(pipeline.UpstreamTimeout, errTotal)
 		}
-		before := queued
-		queued = unsent(conn)
-		if parts++; n > 0 || queued < before {
-			parts = 0
-		}
-		if parts == patienceParts {
+		if patience.ends(n, netloop.Unsent(conn.Control)) {
 			return written, err
 		}
 	}
@@ -64,18 +75,6 @@ func (e *exchange) until() time.Time {
 		return time.Time{}
 	}
 	return e.Until
-}
-
-// unsent is how many bytes wait in the system's queue to be taken by the peer;
-// -1, where it cannot tell.
-func unsent(conn netloop.Conn) (n int) {
-	n = -1
-	_ = conn.Control(func(descriptor uintptr) { // fails on a closed connection only
-		if queued, err := unix.IoctlGetInt(int(descriptor), unix.TIOCOUTQ); err == nil {
-			n = queued
-		}
-	})
-	return n
 }
 
 // send writes some bytes.

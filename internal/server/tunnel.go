@@ -34,6 +34,9 @@ func (p *pair) join(early io.Reader) error {
 	tunnels := &p.client.listener.tunnels
 	tunnels.Add(1)
 	defer tunnels.Add(-1)
+	if idle, ok := p.tunnel.(interface{ Touch() }); ok { // it counts what a slow client takes as bytes that pass
+		p.client.takes = idle.Touch
+	}
 	upward := make(chan struct{})
 	go func() {
 		defer close(upward)

@@ -75,6 +75,11 @@ func serveScript(t testing.TB, network, address string, script func(p *peer)) mo
 	if err != nil {
 		t.Fatal(err)
 	}
+	return serveOn(t, listener, script)
+}
+
+func serveOn(t testing.TB, listener net.Listener, script func(p *peer)) model.Endpoint {
+	t.Helper()
 	var served sync.WaitGroup
 	var mu sync.Mutex
 	open := map[net.Conn]bool{}
@@ -103,8 +108,8 @@ func serveScript(t testing.TB, network, address string, script func(p *peer)) mo
 		served.Wait()
 	})
 	endpoint := model.Endpoint{URL: "http://" + listener.Addr().String(), Scheme: "http", Address: listener.Addr().String(), Host: listener.Addr().String(), Weight: 1}
-	if network == "unix" {
-		endpoint.URL, endpoint.Address, endpoint.Host = "unix:"+address, "unix:"+address, "localhost"
+	if address := listener.Addr(); address.Network() == "unix" {
+		endpoint.URL, endpoint.Address, endpoint.Host = "unix:"+address.String(), "unix:"+address.String(), "localhost"
 	}
 	return endpoint
 }

@@ -53,6 +53,8 @@ type link struct {
 	mu         sync.Mutex // guards what follows
 	head       time.Time  // when the head of the response must be there; zero: never, or not known yet
 	hold       time.Time  // until when the body is held back
+	look       time.Time  // when to look whether the endpoint takes what was sent; zero: never
+	taken      int64      // what was found then; -1: nothing yet
 	readUntil  time.Time  // the deadline that is set
 	writeUntil time.Time
 }
@@ -118,7 +120,7 @@ func (l *link) end() {
 	l.chunked, l.broken, l.trailer = wire.Chunked{}, nil, nil
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.head, l.hold = time.Time{}, time.Time{}
+	l.head, l.hold, l.look = time.Time{}, time.Time{}, time.Time{}
 }
 
 // drain gives the buffer back.
@@ -189,13 +191,14 @@ func (l *link) hasten() {
 // deadline is until when bytes are waited for; zero: for ever. The caller holds
 // the lock.
 func (l *link) deadline() time.Time {
-	return earlier(earlier(deadlineOf(l.try.Watch), l.head), l.hold)
+	return earlier(earlier(deadlineOf(l.try.Watch), l.head), earlier(l.hold, l.look))
 }
 
 // overdue does what is due when a deadline of reading has passed: it is an
 // error, the end of holding the body back, or nothing, and the next is set.
 func (l *link) overdue() error {
 	now := time.Now()
+	l.lookOn(now)
 	if watch := l.try.Watch; watch != nil {
 		if err := watch.Expired(); err != nil {
 			return err
@@ -233,6 +236,9 @@ func (l *link) write(p []byte) error {
 			return err
 		}
 		if watch := l.try.Watch; watch != nil {
+			if n > 0 {
+				watch.Touch()
+			}
 			if err := watch.Expired(); err != nil {
 				return err
 			}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"sync"
+	"syscall"
 
 	"sluice/internal/message"
 	"sluice/internal/pipeline"
@@ -37,7 +38,11 @@ func (l *link) switched() error {
 	if !ok {
 		panic("BUG: a stream socket does not close by halves")
 	}
-	p := &passage{link: l, conn: conn, rest: rest}
+	sys, err := conn.SyscallConn()
+	if err != nil {
+		panic("BUG: a socket that was just detached is closed: " + err.Error())
+	}
+	p := &passage{link: l, conn: conn, rest: rest, looker: looker{watch: l.try.Watch, raw: sys}}
 	p.ctx, p.stop = l.try.Watch.Context(ctx)
 	p.unwatch = context.AfterFunc(p.ctx, func() { _ = p.conn.Close() })
 	l.end()
@@ -48,6 +53,7 @@ func (l *link) switched() error {
 // stream is a connection whose directions end one by one.
 type stream interface {
 	net.Conn
+	syscall.Conn
 	CloseWrite() error
 }
 
@@ -56,6 +62,7 @@ type stream interface {
 type passage struct {
 	link    *link // for its place in the pool
 	conn    stream
+	looker  looker
 	rest    []byte          // what came behind the head
 	ctx     context.Context // ends the tunnel
 	stop    context.CancelCauseFunc
@@ -76,6 +83,7 @@ func (p *passage) Read(b []byte) (int, error) {
 
 // Write writes to the endpoint.
 func (p *passage) Write(b []byte) (int, error) {
+	p.looker.begin()
 	n, err := p.conn.Write(b)
 	return n, p.failure(err)
 }
@@ -98,6 +106,7 @@ func (p *passage) Close() error {
 	var err error
 	p.closing.Do(func() {
 		p.unwatch()
+		p.looker.end()
 		err = p.conn.Close()
 		p.stop(nil)
 		p.link.told()

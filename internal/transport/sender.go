@@ -66,6 +66,7 @@ func newSender(l *link, body io.ReadCloser) *sender {
 func (s *sender) start(l *link) error {
 	s.finished = s.shelf.executor.NewEvent()
 	s.link = l
+	l.beginLooking()
 	if !s.shelf.spawn(s.run) {
 		return netloop.ErrStopped
 	}
@@ -318,6 +319,7 @@ func (s *sender) resume(l *link) error {
 	if err := l.write(data); err != nil {
 		return err
 	}
+	l.beginLooking()
 	return s.move(l)
 }
 
