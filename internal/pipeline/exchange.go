@@ -17,6 +17,8 @@ type Exchange struct {
 
 	Listener *model.Listener // where it came in
 	Peer     netip.AddrPort  // the other end of the connection; invalid on a Unix socket
+	// Local is this end of the connection; invalid where it is not known.
+	Local netip.AddrPort
 	// ClientIP is the client's address: the peer's, or what a trusted proxy
 	// told. Unmapped and without zone.
 	ClientIP netip.Addr
@@ -44,8 +46,13 @@ type Exchange struct {
 	BytesOut     int64         // of the response's body, as written to the client
 
 	// Until is when the exchange must be over; zero: never. The engine holds the
-	// writing of the response to it.
+	// writing of the response to it. At first it is what the client of a call set
+	// (grpc-timeout); the destination adds what its route does.
 	Until time.Time
+
+	// Status is what the log line and the metrics have as the status where that is
+	// not the response's, 0 else: a call's is 200, whatever became of it.
+	Status int
 
 	Err *Error // what ended it, also when the response had begun
 

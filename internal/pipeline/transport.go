@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"net/netip"
 
 	"sluice/internal/message"
 )
@@ -39,6 +40,9 @@ type Attempt struct {
 	Informer Informer
 	// Watch tells how long may be waited. nil: for ever.
 	Watch *Watch
+	// Client is whom the attempt is made for and Local where it came in, for
+	// upstreams that are told by a PROXY header. Invalid: not known.
+	Client, Local netip.AddrPort
 	// Response is set by RoundTrip. Its Fields may have room when it begins.
 	Response message.Response
 }

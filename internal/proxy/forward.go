@@ -3,6 +3,7 @@ package proxy
 import (
 	"errors"
 	"io"
+	"net/netip"
 	"sync"
 	"time"
 
@@ -58,6 +59,9 @@ func (f *forward) attempt() error {
 		f.request.Host = endpoint.Host
 	}
 	f.try.Request, f.try.Watch = &f.request, &f.watch
+	if f.x.ClientIP.IsValid() {
+		f.try.Client, f.try.Local = netip.AddrPortFrom(f.x.ClientIP, f.x.Peer.Port()), f.x.Local
+	}
 	f.try.Response.Fields = f.responseFields[:0]
 	if f.x.Informer != nil {
 		f.try.Informer = f

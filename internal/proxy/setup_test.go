@@ -124,7 +124,7 @@ func forward(t *testing.T, route *model.Route, instead roundTripper, endpoints .
 		if instead != nil {
 			return onContext{instead}
 		}
-		return transport.Acquire(set, "up", e, model.Pool{}, model.AttemptTimeouts{Connect: 10 * time.Second}, transport.Observer{}, nil)
+		return transport.Acquire(set, &model.Upstream{Name: "up", Timeouts: model.AttemptTimeouts{Connect: 10 * time.Second}}, e, transport.Observer{}, nil)
 	})
 	if err := set.Commit(); err != nil {
 		t.Fatal(err)

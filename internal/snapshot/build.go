@@ -37,9 +37,9 @@ func (b *Builder) Build(compiled *Compiled, revision Revision) *Snapshot {
 	s.accessLog = telemetry.AcquireAccessLog(s.Leases, gateway.AccessLog, b.AccessLog)
 	groups := map[*model.Upstream]*upstream.Group{}
 	for _, m := range gateway.Upstreams {
-		observer := observe(b.Metrics.Upstream(m.Name))
+		observer := b.observe(b.Metrics.Upstream(m.Name))
 		group := upstream.Acquire(s.Leases, m, func(endpoint model.Endpoint) pipeline.Transport {
-			return transport.Acquire(s.Leases, m.Name, endpoint, m.Pool, m.Timeouts, observer, b.Transports)
+			return transport.Acquire(s.Leases, m, endpoint, observer, b.Transports)
 		})
 		groups[m] = group
 		s.Upstreams = append(s.Upstreams, group)
@@ -69,12 +69,15 @@ func (b *Builder) Build(compiled *Compiled, revision Revision) *Snapshot {
 	return s
 }
 
-// observe lets an upstream's connections be counted.
-func observe(m *telemetry.UpstreamMetrics) transport.Observer {
+// observe lets an upstream's connections be counted, and its faults be told.
+func (b *Builder) observe(m *telemetry.UpstreamMetrics) transport.Observer {
 	return transport.Observer{
 		Opened: func(_, _ string) { m.ConnectionOpened() },
 		Reused: func(_, _ string) { m.ConnectionReused() },
 		Closed: func(_, _ string) { m.ConnectionClosed() },
+		Faulty: func(upstream string, err error) {
+			b.Log.Warn("a TLS file of an upstream cannot be used", "upstream", upstream, "error", err)
+		},
 	}
 }
 

@@ -312,7 +312,7 @@ func TestReleaseClosesWhatIsIdleAndDrainsTheRest(t *testing.T) {
 		var c counts
 		var registry lease.Registry
 		set := registry.NewSet()
-		transport := by(t.own, Acquire(set, "up", endpoint, model.Pool{}, model.AttemptTimeouts{}, c.observer(), t.engine))
+		transport := by(t.own, Acquire(set, &model.Upstream{Name: "up"}, endpoint, c.observer(), t.engine))
 		if err := set.Commit(); err != nil {
 			t.Fatal(err)
 		}
@@ -403,7 +403,7 @@ func TestAcquireSharesByIdentity(t *testing.T) {
 		get := func(name string, e model.Endpoint, pool model.Pool) pipeline.Transport {
 			set := registry.NewSet()
 			t.Cleanup(set.Release)
-			return Acquire(set, name, e, pool, model.AttemptTimeouts{}, Observer{}, t.engine)
+			return Acquire(set, &model.Upstream{Name: name, Pool: pool}, e, Observer{}, t.engine)
 		}
 		reweighted, based, moved := endpoint, endpoint, endpoint
 		reweighted.Weight, reweighted.Version = 7, "v2"

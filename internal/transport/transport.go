@@ -23,15 +23,22 @@ type Observer struct {
 	Opened func(upstream, endpoint string) // a connection was made
 	Reused func(upstream, endpoint string) // an attempt took a connection that had served before
 	Closed func(upstream, endpoint string) // a connection that was told as opened is closed
+	// Faulty is told once of each fault of a file that the TLS settings name; until
+	// it is mended the last good one is used.
+	Faulty func(upstream string, err error)
 }
 
 // dialer makes a connection; network is tcp or unix.
 type dialer func(ctx context.Context, network, address string) (net.Conn, error)
 
-// settings are what a pool's identity has beside its upstream and endpoint.
+// settings are what a transport's identity has beside its upstream's name and its
+// endpoint: all that shapes its connections.
 type settings struct {
-	Pool     model.Pool
-	Timeouts model.AttemptTimeouts
+	Pool          model.Pool
+	Timeouts      model.AttemptTimeouts
+	Protocol      string
+	TLS           *model.ClientTLS
+	ProxyProtocol string
 }
 
 // Acquire returns the transport to an endpoint of an upstream. It is shared with
@@ -43,15 +50,16 @@ type settings struct {
 // exchanges and tunnels under way go on, and their connections close with them.
 //
 // A nil engine stands for net/http's Transport.
-func Acquire(set *lease.Set, upstreamName string, endpoint model.Endpoint, limits model.Pool, timeouts model.AttemptTimeouts, observer Observer, engine *Engine) pipeline.Transport {
-	key := strings.Join([]string{upstreamName, endpoint.Scheme, endpoint.Address, model.Text(settings{limits, timeouts})}, "\n")
+func Acquire(set *lease.Set, upstream *model.Upstream, endpoint model.Endpoint, observer Observer, engine *Engine) pipeline.Transport {
+	identity := settings{upstream.Pool, upstream.Timeouts, upstream.Protocol, upstream.TLS, upstream.ProxyProtocol}
+	key := strings.Join([]string{upstream.Name, endpoint.Scheme, endpoint.Address, model.Text(identity)}, "\n")
 	if engine != nil {
 		return lease.Acquire(set, "transport\nengine\n"+key, func() *pool {
-			return newPool(upstreamName, endpoint, limits, timeouts, observer, engine)
+			return newPool(upstream.Name, endpoint, upstream.Pool, upstream.Timeouts, observer, engine)
 		})
 	}
 	return lease.Acquire(set, "transport\n"+key, func() *standard {
-		return newStandard(upstreamName, endpoint, limits, timeouts, observer, (&net.Dialer{}).DialContext)
+		return newStandard(upstream.Name, endpoint, upstream.Pool, upstream.Timeouts, observer, (&net.Dialer{}).DialContext)
 	})
 }
 
