@@ -25,6 +25,7 @@ var table = map[string]place{
 	"internal/lease":      {layer: 0},
 	"internal/model":      {layer: 0},
 	"internal/canonical":  {layer: 0},
+	"internal/rpc":        {layer: 0},
 
 	"internal/wire":      {layer: 1},
 	"internal/netloop":   {layer: 1},
@@ -42,6 +43,7 @@ var table = map[string]place{
 	"internal/middleware/access":  {layer: 3},
 	"internal/middleware/auth":    {layer: 3},
 	"internal/middleware/edit":    {layer: 3},
+	"internal/middleware/grpc":    {layer: 3},
 	"internal/middleware/limit":   {layer: 3},
 	"internal/middleware/traffic": {layer: 3},
 	"internal/proxy":              {layer: 3},

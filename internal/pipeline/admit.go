@@ -35,6 +35,7 @@ func Admit(x *Exchange, report func(violation error)) error {
 	x.Identify()
 	x.Request.Fields.Put(message.XRequestID, x.ID)
 	x.TraceID = traceID(x.Request.Fields.Get(message.Traceparent))
+	x.Until = callDeadline(x)
 	if err := admitTarget(x, tooLarge, report); err != nil {
 		err.Close = true
 		return err

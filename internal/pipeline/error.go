@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"sluice/internal/message"
+	"sluice/internal/rpc"
 )
 
 // Word names an error: the same word in the problem document, the log and the
@@ -48,6 +49,7 @@ const (
 // kind is what follows from a word alone.
 type kind struct {
 	status int
+	code   rpc.Code // what a gRPC client is told instead of the status
 	fault  Fault
 	detail string // what the client reads unless there is more to say
 }
@@ -56,27 +58,29 @@ type kind struct {
 // before the response; no client ever sees it.
 const StatusClientClosed = 499
 
+// The codes follow doc/http-grpc-status-mapping.md of grpc/grpc where that has
+// the status, but that time which is over is DEADLINE_EXCEEDED.
 var kinds = map[Word]kind{
-	BadRequest:       {400, Client, "The request is malformed."},
-	BadPath:          {400, Client, "The path of the request is malformed."},
-	Forbidden:        {403, Client, "The request is not allowed."},
-	NoRoute:          {404, Client, "No route matches the request."},
-	MethodNotAllowed: {405, Client, "The path is known, but not with this method."},
-	RequestTimeout:   {408, Client, "The request did not arrive in time."},
-	BodyTooLarge:     {413, Client, "The body of the request is too large."},
-	URITooLong:       {414, Client, "The target of the request is too long."},
-	HeaderTooLarge:   {431, Client, "The header of the request is too large."},
-	ClientClosed:     {StatusClientClosed, Client, "The client closed the connection."},
-	LoopDetected:     {508, Gateway, "The request has passed this gateway too often."},
-	NotImplemented:   {501, Client, "The transfer coding is not supported."},
-	BadVersion:       {505, Client, "The HTTP version is not supported."},
-	UpstreamConnect:  {502, Upstream, "The upstream cannot be reached."},
-	UpstreamReset:    {502, Upstream, "The upstream closed the connection before it answered."},
-	UpstreamProtocol: {502, Upstream, "The upstream gave a malformed response."},
-	UpstreamTimeout:  {504, Upstream, "The upstream did not answer in time."},
-	NoEndpoint:       {503, Gateway, "The upstream has no available endpoint."},
-	Overloaded:       {503, Gateway, "Too many requests wait for the upstream."},
-	Internal:         {500, Gateway, "The gateway failed."},
+	BadRequest:       {400, rpc.Internal, Client, "The request is malformed."},
+	BadPath:          {400, rpc.Internal, Client, "The path of the request is malformed."},
+	Forbidden:        {403, rpc.PermissionDenied, Client, "The request is not allowed."},
+	NoRoute:          {404, rpc.Unimplemented, Client, "No route matches the request."},
+	MethodNotAllowed: {405, rpc.Unimplemented, Client, "The path is known, but not with this method."},
+	RequestTimeout:   {408, rpc.DeadlineExceeded, Client, "The request did not arrive in time."},
+	BodyTooLarge:     {413, rpc.ResourceExhausted, Client, "The body of the request is too large."},
+	URITooLong:       {414, rpc.ResourceExhausted, Client, "The target of the request is too long."},
+	HeaderTooLarge:   {431, rpc.ResourceExhausted, Client, "The header of the request is too large."},
+	ClientClosed:     {StatusClientClosed, rpc.Cancelled, Client, "The client closed the connection."},
+	LoopDetected:     {508, rpc.Internal, Gateway, "The request has passed this gateway too often."},
+	NotImplemented:   {501, rpc.Unimplemented, Client, "The transfer coding is not supported."},
+	BadVersion:       {505, rpc.Unimplemented, Client, "The HTTP version is not supported."},
+	UpstreamConnect:  {502, rpc.Unavailable, Upstream, "The upstream cannot be reached."},
+	UpstreamReset:    {502, rpc.Unavailable, Upstream, "The upstream closed the connection before it answered."},
+	UpstreamProtocol: {502, rpc.Unavailable, Upstream, "The upstream gave a malformed response."},
+	UpstreamTimeout:  {504, rpc.DeadlineExceeded, Upstream, "The upstream did not answer in time."},
+	NoEndpoint:       {503, rpc.Unavailable, Gateway, "The upstream has no available endpoint."},
+	Overloaded:       {503, rpc.Unavailable, Gateway, "Too many requests wait for the upstream."},
+	Internal:         {500, rpc.Internal, Gateway, "The gateway failed."},
 }
 
 // Error ends an exchange. It is turned into a response, a log field and a
@@ -84,7 +88,9 @@ var kinds = map[Word]kind{
 type Error struct {
 	Word   Word
 	Status int
-	Fault  Fault
+	// Code is what a gRPC client is told.
+	Code  rpc.Code
+	Fault Fault
 	// Detail is for the client: a sentence without addresses, stacks or secrets.
 	Detail string
 	// Fields go into the response, as Allow or Retry-After.
@@ -104,7 +110,7 @@ func NewError(word Word, cause error) *Error {
 	if !ok {
 		panic("BUG: no error has the word " + string(word))
 	}
-	return &Error{Word: word, Status: k.status, Fault: k.fault, Detail: k.detail, Err: cause}
+	return &Error{Word: word, Status: k.status, Code: k.code, Fault: k.fault, Detail: k.detail, Err: cause}
 }
 
 // Error is the word and the cause.

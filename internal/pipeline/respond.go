@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"sluice/internal/message"
+	"sluice/internal/rpc"
 )
 
 // problemDocument is RFC 9457 3, with the two members of Sluice's own.
@@ -18,7 +19,8 @@ type problemDocument struct {
 }
 
 // Fail turns an error into the exchange's response: a problem document (RFC
-// 9457). A response that a handler left behind is closed.
+// 9457), or, for a call, the status that gRPC has. A response that a handler left
+// behind is closed.
 func Fail(x *Exchange, err error) {
 	if x.Response != nil {
 		_ = x.Response.Close() // the error at hand is the one to tell
@@ -26,9 +28,24 @@ func Fail(x *Exchange, err error) {
 	e := AsError(err)
 	x.Err = e
 	x.Identify()
-	body, marshalErr := json.Marshal(problemDocument{"about:blank", message.Reason(e.Status), e.Status, e.Detail, e.Word, x.ID})
-	if marshalErr != nil {
-		panic("BUG: a problem document has no JSON: " + marshalErr.Error())
+	if form, suffix := answerForm(x.Request); form != rpc.None {
+		x.Status = e.Status
+		x.Response = e.outcome(form, suffix)
+	} else {
+		x.Status = 0
+		x.Response = e.document(x.ID)
+	}
+	if e.Close {
+		x.Response.Fields.Put(message.Connection, "close")
+	}
+	x.Response.Fields.Put(message.XRequestID, x.ID)
+}
+
+// document is the error as a problem document.
+func (e *Error) document(id string) *message.Response {
+	body, err := json.Marshal(problemDocument{"about:blank", message.Reason(e.Status), e.Status, e.Detail, e.Word, id})
+	if err != nil {
+		panic("BUG: a problem document has no JSON: " + err.Error())
 	}
 	response := &message.Response{
 		Status: e.Status,
@@ -40,11 +57,7 @@ func Fail(x *Exchange, err error) {
 		response.Fields.Delete(field.Name)
 	}
 	response.Fields = append(response.Fields, e.Fields...)
-	if e.Close {
-		response.Fields.Put(message.Connection, "close")
-	}
-	response.Fields.Put(message.XRequestID, x.ID)
-	x.Response = response
+	return response
 }
 
 // Streams tells whether a response goes on for as long as either side likes: a
@@ -53,7 +66,10 @@ func Streams(response *message.Response) bool {
 	if response.Tunnel != nil {
 		return true
 	}
-	kind, _, _ := strings.Cut(response.Fields.Get(message.ContentType), ";")
-	kind = strings.ToLower(strings.TrimRight(kind, " \t"))
-	return kind == "text/event-stream" || kind == "application/grpc" || strings.HasPrefix(kind, "application/grpc+")
+	contentType := response.Fields.Get(message.ContentType)
+	if form, _ := rpc.FormOf(contentType); form != rpc.None {
+		return true
+	}
+	kind, _, _ := strings.Cut(contentType, ";")
+	return strings.EqualFold(strings.TrimRight(kind, " \t"), "text/event-stream")
 }

@@ -11,7 +11,8 @@ import (
 func TestStreams(t *testing.T) {
 	for kind, want := range map[string]bool{
 		"text/event-stream": true, "Text/Event-Stream ; charset=utf-8": true, "application/grpc": true, "application/grpc+proto": true,
-		"": false, "text/plain": false, "text/event-streams": false, "application/grpc-web": false, "application/json": false,
+		"application/grpc-web": true, "application/grpc-web-text+proto": true,
+		"": false, "text/plain": false, "text/event-streams": false, "application/grpc-webs": false, "application/json": false,
 	} {
 		response := &message.Response{Status: 200}
 		response.Fields.Add("Content-Type", kind)

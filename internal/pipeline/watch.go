@@ -2,11 +2,13 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
 
 	"sluice/internal/model"
+	"sluice/internal/rpc"
 )
 
 // Watch holds the forwarding of an exchange to the time-outs of its route. It
@@ -18,6 +20,7 @@ type Watch struct {
 	mu       sync.Mutex
 	limits   model.RouteTimeouts
 	total    time.Time     // when the exchange must be over; zero: never
+	called   bool          // total is what the client of a call has set
 	response time.Time     // when the head of the response must be there; zero: never, or not known yet
 	last     time.Time     // when the last byte passed
 	quiet    time.Duration // how long no byte may pass; 0: for ever
@@ -35,6 +38,14 @@ func (w *Watch) Begin(limits model.RouteTimeouts, start time.Time) {
 			start = w.last
 		}
 		w.total = start.Add(limits.Total)
+	}
+}
+
+// Bound holds the exchange to the time that the client of a call has set, too;
+// zero: it has set none. It is called with Begin.
+func (w *Watch) Bound(until time.Time) {
+	if !until.IsZero() && (w.total.IsZero() || until.Before(w.total)) {
+		w.total, w.called = until, true
 	}
 }
 
@@ -161,14 +172,16 @@ func (w *Watch) Expired() error {
 	defer w.mu.Unlock()
 	over := func(at time.Time) bool { return !at.IsZero() && !now.Before(at) }
 	switch {
+	case over(w.total) && w.called:
+		return NewError(UpstreamTimeout, errors.New("grpc-timeout"))
 	case over(w.total):
-		return overdue("total_timeout", w.limits.Total)
+		return w.parted(overdue("total_timeout", w.limits.Total))
 	case over(w.response):
 		return overdue("timeout", w.limits.Response)
 	case w.quiet == 0 || w.giving || !over(w.last.Add(w.quiet)):
 		return nil
 	case w.head || !w.asking:
-		return overdue("idle_timeout", w.quiet)
+		return w.parted(overdue("idle_timeout", w.quiet))
 	}
 	// Nothing but the client's body was waited for.
 	e := NewError(RequestTimeout, fmt.Errorf("idle_timeout of %v in the body of the request", w.quiet))
@@ -176,7 +189,16 @@ func (w *Watch) Expired() error {
 	return e
 }
 
-func overdue(name string, after time.Duration) error {
+// parted is the error of a response that is cut by the gateway's own settings:
+// the client of a call that streams comes again.
+func (w *Watch) parted(e *Error) error {
+	if w.head {
+		e.Code = rpc.Unavailable
+	}
+	return e
+}
+
+func overdue(name string, after time.Duration) *Error {
 	return NewError(UpstreamTimeout, fmt.Errorf("%s of %v", name, after))
 }
 

@@ -26,6 +26,7 @@ type forward struct {
 	x        *pipeline.Exchange
 	watch    pipeline.Watch
 	request  message.Request  // what any endpoint is asked
+	call     bool             // it is a call of gRPC
 	try      pipeline.Attempt // the attempt under way
 	endpoint *upstream.Endpoint
 	ending   sync.Once // of the attempt
@@ -57,6 +58,9 @@ func (f *forward) attempt() error {
 	f.request.Path = joined(endpoint.BasePath, f.request.Path)
 	if f.route.Rewrite.Host == "upstream" || f.request.Host == "" {
 		f.request.Host = endpoint.Host
+	}
+	if f.call {
+		pipeline.KeepDeadline(&f.request.Fields, f.x.Until)
 	}
 	f.try.Request, f.try.Watch = &f.request, &f.watch
 	if f.x.ClientIP.IsValid() {

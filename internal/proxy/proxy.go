@@ -10,6 +10,7 @@ import (
 	"sluice/internal/message"
 	"sluice/internal/model"
 	"sluice/internal/pipeline"
+	"sluice/internal/rpc"
 	"sluice/internal/upstream"
 )
 
@@ -53,7 +54,12 @@ func (d *destination) Serve(x *pipeline.Exchange) error {
 	if err := d.request(x, &f.request); err != nil {
 		return err
 	}
-	f.watch.Begin(d.route.Timeouts, x.Start)
+	limits := d.route.Timeouts
+	if f.call = pipeline.CallOf(x.Request) != rpc.None; f.call {
+		limits.Idle = limits.IdleStream
+	}
+	f.watch.Begin(limits, x.Start)
+	f.watch.Bound(x.Until)
 	x.Until = f.watch.Total()
 	if f.request.Body != nil && f.request.Length != 0 {
 		f.uploading, f.left = f.request.Body, f.request.Length

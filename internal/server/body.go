@@ -12,6 +12,7 @@ import (
 	"sluice/internal/message"
 	"sluice/internal/model"
 	"sluice/internal/pipeline"
+	"sluice/internal/rpc"
 )
 
 // errBodyOver is what reading a body gives after its exchange.
@@ -54,6 +55,9 @@ func newBody(t *turn, m *model.Listener) *body {
 	}
 	if b.limit > 0 && b.length > b.limit { // nothing of it is worth asking for
 		b.err = tooLarge(b.limit)
+	}
+	if form, _ := rpc.FormOf(t.r.Header.Get("Content-Type")); form == rpc.Plain {
+		b.pace = pace{} // a call's client may be silent for as long as the route lets it
 	}
 	b.over.L = &b.mu
 	return b

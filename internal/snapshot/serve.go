@@ -88,8 +88,12 @@ func (l *ledger) log(record *telemetry.Record) {
 	}
 }
 
-// status is the one that the client saw, or 499 where it left before.
+// status is the one that the client saw, or what it stands for where all have
+// the same; 499 where it left before.
 func status(x *pipeline.Exchange) int {
+	if x.Status != 0 {
+		return x.Status
+	}
 	if x.Response != nil {
 		return x.Response.Status
 	}

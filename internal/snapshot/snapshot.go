@@ -82,6 +82,9 @@ func (c *Current) Serve(x *pipeline.Exchange) error {
 	x.Observer = s.unmatched
 	x.Listener = s.listener(x.Listener)
 	err := s.serve(x)
+	if err == nil {
+		pipeline.EndCall(x, false)
+	}
 	if s.Gateway.ResponseTimeHeader {
 		err = responseTime(x, err)
 	}
