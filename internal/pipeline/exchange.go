@@ -39,6 +39,9 @@ type Exchange struct {
 	Version   string
 	Attempts  int
 	Principal *Principal
+	// ClientCertificate is what the client has shown and the listener verified; nil:
+	// none.
+	ClientCertificate *message.ClientCertificate
 
 	Start        time.Time
 	UpstreamTime time.Duration // spent waiting for heads of responses

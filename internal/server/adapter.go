@@ -23,13 +23,14 @@ type adapter struct {
 // ServeHTTP passes one exchange through the pipeline and writes its response.
 func (a *adapter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c, _ := r.Context().Value(connKey{}).(*conn)
+	many := multiplexedOf(r)
 	if c != nil && c.closed.Load() {
 		panic(http.ErrAbortHandler) // a request that was buffered when the connection ended
 	}
 	if c != nil {
 		c.busy.Store(true) // one that came together with the one before was not read since
 	}
-	t := newTurn(a, c, w, r)
+	t := newTurn(a, c, many, w, r)
 	cut := t.run()
 	t.finish(cut)
 	if t.hijacked {
@@ -45,7 +46,8 @@ func (a *adapter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // guards.
 type turn struct {
 	*adapter
-	c    *conn // nil where a library owns the connection
+	c    *conn        // nil where the connection is one of many exchanges
+	many *multiplexed // that one
 	w    http.ResponseWriter
 	r    *http.Request
 	rc   *http.ResponseController
@@ -55,6 +57,7 @@ type turn struct {
 	ctx      context.Context // the exchange's
 	cancel   context.CancelCauseFunc
 	unfollow func() bool // ends the following of net/http's context; may be nil
+	extended string      // the protocol that an extended CONNECT asks for
 	failed   bool        // the response tells an error
 	closing  bool        // the head said that the connection closes
 	hijacked bool        // the connection is ours
@@ -63,11 +66,13 @@ type turn struct {
 	sent bool       // the head, or nothing more may be
 }
 
-func newTurn(a *adapter, c *conn, w http.ResponseWriter, r *http.Request) *turn {
-	t := &turn{adapter: a, c: c, w: w, r: r, rc: http.NewResponseController(w)}
+func newTurn(a *adapter, c *conn, many *multiplexed, w http.ResponseWriter, r *http.Request) *turn {
+	t := &turn{adapter: a, c: c, many: many, w: w, r: r, rc: http.NewResponseController(w)}
 	m := a.listener.model.Load()
 	request := newRequest(r)
-	if r.ContentLength != 0 {
+	if t.extended = extended(r); t.extended == "websocket" {
+		asUpgrade(request)
+	} else if r.ContentLength != 0 {
 		t.body = newBody(t, m)
 		request.Body, request.Trailer = t.body, t.body.trailer
 		if err := t.rc.EnableFullDuplex(); err != nil && !errors.Is(err, http.ErrNotSupported) {
@@ -77,6 +82,11 @@ func newTurn(a *adapter, c *conn, w http.ResponseWriter, r *http.Request) *turn 
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(r.Context()))
 	t.ctx, t.cancel = ctx, cancel
 	t.x = pipeline.NewExchange(ctx, request, m, peerNamed(r.RemoteAddr), time.Now())
+	if many != nil {
+		t.x = pipeline.NewExchange(ctx, request, m, many.peer, time.Now())
+		t.x.ClientCertificate = many.certificate
+		many.begin(t)
+	}
 	if r.ProtoAtLeast(1, 1) {
 		t.x.Informer = t
 	}
@@ -134,7 +144,10 @@ func (t *turn) serve() (err error) {
 // refusal is what is no request of the connection's protocol: net/http lets the
 // preface of HTTP/2 pass.
 func (t *turn) refusal() error {
-	if t.c == nil || t.r.ProtoMajor == 1 {
+	switch {
+	case t.extended != "" && t.extended != "websocket":
+		return refuseExtended(t.extended)
+	case t.c == nil, t.r.ProtoMajor == 1:
 		return nil
 	}
 	e := pipeline.NewError(pipeline.BadVersion, fmt.Errorf("%s on an HTTP/1.1 connection", t.r.Proto))
@@ -203,6 +216,9 @@ func (t *turn) finish(cut bool) {
 	}
 	t.cancel(nil)
 	t.listener.done(t.x)
+	if t.many != nil {
+		t.many.finish(t)
+	}
 	if t.body != nil && t.c != nil {
 		t.settle(cut, interrupted)
 	}

@@ -37,7 +37,7 @@ func (t *turn) tunnel() (cut bool) {
 		t.note(t.lost(err))
 		return false
 	}
-	p := &pair{ctx: t.ctx, client: t.c, tunnel: r.Tunnel}
+	p := &pair{ctx: t.ctx, listener: t.listener, client: t.c, tunnel: r.Tunnel}
 	if err := p.join(bytes.NewReader(early)); err != nil {
 		t.note(err)
 	}

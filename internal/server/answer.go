@@ -247,6 +247,9 @@ func (e *exchange) headFields(trailing bool) message.Fields {
 	} else {
 		fields = append(fields, message.Field{Name: message.XRequestID.String(), Value: e.ID, ID: message.XRequestID})
 	}
+	if alternative := e.client.alternative(); alternative != "" {
+		fields = alternatively(fields, alternative)
+	}
 	if !date {
 		fields = append(fields, message.Field{Name: message.Date.String(), Value: e.client.listener.clock.date(), ID: message.Date})
 	}

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"os"
+	"sluice/internal/model"
 	"sync/atomic"
 	"time"
 
@@ -29,6 +30,9 @@ type client struct {
 	peerText string
 	expires  time.Time // when it is too old for another request; zero: never
 	lineEnd  bool      // the empty line that may stand before a request has come, and nothing behind it
+	opened   bool      // what comes before the first request has come
+	moved    bool      // another member goes on with the connection
+	security *security // nil: without TLS
 	hungUp   func()    // hangUp, so that watching needs no allocation
 	exchange atomic.Pointer[exchange]
 }
@@ -63,7 +67,7 @@ func jittered(age time.Duration) time.Duration {
 
 // left is told of a connection that is closed, or is a tunnel now.
 func (l *Listener) left(conn netloop.Conn) {
-	if c, ok := conn.Data().(*client); ok && !c.tunnel.Load() {
+	if c, ok := conn.Data().(*client); ok && !c.moved {
 		l.drop(c)
 	}
 }
@@ -85,7 +89,10 @@ func (l *Listener) serve(conn netloop.Conn) (rest bool, until time.Time) {
 		in.end()
 		l.inputs.put(in)
 	}()
-	for more := true; more; more = in.buffered() > 0 {
+	if !c.opened && !c.open(in) {
+		return false, time.Time{}
+	}
+	for more := true; more; more = in.buffered() > 0 || c.pending() {
 		if !c.next(in) {
 			return false, time.Time{}
 		}
@@ -97,6 +104,18 @@ func (l *Listener) serve(conn netloop.Conn) (rest bool, until time.Time) {
 	}
 	return true, c.restUntil()
 }
+
+// alternative is the Alt-Svc of responses, empty for none.
+func (c *client) alternative() string {
+	if c.security == nil {
+		return ""
+	}
+	return c.listener.alternatives()
+}
+
+// pending tells whether TLS has something that was not read yet: the socket will
+// not tell of it.
+func (c *client) pending() bool { return c.security != nil && c.security.tls.Pending() }
 
 // restUntil is when the connection is closed if nothing comes.
 func (c *client) restUntil() (until time.Time) {
@@ -111,6 +130,9 @@ func (c *client) restUntil() (until time.Time) {
 func (c *client) next(in *input) bool {
 	e := newExchange(c, in)
 	err := e.readHead(in)
+	if err == nil && !e.Listener.Speaks(model.H1) {
+		err = pipeline.NewError(pipeline.BadVersion, errors.New("the listener does not speak HTTP/1.1"))
+	}
 	if err == nil {
 		return e.run()
 	}
@@ -124,10 +146,13 @@ func (c *client) next(in *input) bool {
 // end ends an exchange whose head did not come whole.
 func (e *exchange) end(err error) {
 	var broken *wire.Error
+	var refusal *pipeline.Error
 	switch {
 	case errors.Is(err, errNoRequest):
+	case errors.As(err, &refusal):
+		e.refuse(refusal)
 	case errors.As(err, &broken):
-		e.refuse(refusal(broken))
+		e.refuse(refusalOf(broken))
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		e.refuse(pipeline.NewError(pipeline.RequestTimeout, errors.New("read_header is over")))
 	case errors.Is(err, io.EOF):
@@ -137,8 +162,8 @@ func (e *exchange) end(err error) {
 	}
 }
 
-// refusal is what the client is told of a message that is none.
-func refusal(broken *wire.Error) *pipeline.Error {
+// refusalOf is what the client is told of a message that is none.
+func refusalOf(broken *wire.Error) *pipeline.Error {
 	word := pipeline.BadRequest
 	switch broken.Kind {
 	case wire.Malformed:
@@ -192,6 +217,9 @@ func (c *client) part() {
 
 // post runs f where the connection's tasks run, unless that has stopped.
 func (c *client) post(f func()) { c.conn.Executor().Post(f) }
+
+// retire does nothing: the next response says so.
+func (c *client) retire() {}
 
 // closeIdle closes the connection, unless something has arrived. That is looked
 // for before and after: what is taken in between made the connection busy.

@@ -91,6 +91,10 @@ func (c *conn) CloseWrite() error {
 	return c.closeWrite()
 }
 
+func (c *conn) source() io.Reader { return c.Conn }
+
+func (c *conn) taking(f func()) { c.takes = f }
+
 func (c *conn) closeWrite() error {
 	half, ok := c.Conn.(halfCloser)
 	if !ok {
@@ -140,6 +144,9 @@ func (c *conn) pending() (found bool) {
 	})
 	return found
 }
+
+// retire does nothing: the next response says so.
+func (c *conn) retire() {}
 
 // closeIdle closes the connection, unless something has arrived.
 func (c *conn) closeIdle() {

@@ -249,7 +249,7 @@ func (b *content) classify(err error) *pipeline.Error {
 	var broken *wire.Error
 	switch {
 	case errors.As(err, &broken):
-		return refusal(broken)
+		return refusalOf(broken)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return b.pace.tooSlow()
 	case errors.Is(err, io.ErrUnexpectedEOF) && b.exchange.Listener.HalfClose:

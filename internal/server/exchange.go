@@ -43,6 +43,9 @@ func newExchange(c *client, in *input) *exchange {
 	e := &exchange{client: c}
 	e.request.Fields = e.fields[:0]
 	e.request.Scheme = "http"
+	if c.security != nil {
+		e.request.Scheme, e.ClientCertificate = "https", c.security.certificate
+	}
 	e.Request = &e.request
 	e.Peer = c.peer
 	e.ctx.Init(c.conn.Executor())

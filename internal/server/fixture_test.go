@@ -153,7 +153,7 @@ func startService(t *testing.T, o server.Options, wrap func(*service) pipeline.S
 	if err := f.set.Commit(); err != nil {
 		t.Fatal(err)
 	}
-	f.listener.Serve(m)
+	f.listener.Serve(m, nil)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()

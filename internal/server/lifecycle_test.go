@@ -102,7 +102,7 @@ func TestReloadOfTimeouts(t *testing.T) {
 	<-h.begun
 	next := *f.model
 	next.Timeouts.Idle = time.Minute
-	f.listener.Serve(&next)
+	f.listener.Serve(&next, nil)
 	h.proceed <- struct{}{}
 	if response, body := busy.answer("GET"); body != "/slow" || !response.Close {
 		t.Errorf("the one under way: %q, closes: %v", body, response.Close)
@@ -131,7 +131,7 @@ func TestReloadOfTimeoutsOfTheEngine(t *testing.T) {
 	until(t, "three connections, one at rest", func() bool { return f.listener.Status().Connections == 3 && f.listener.Resting() == 1 })
 	next := *f.model
 	next.Timeouts.Idle, next.Timeouts.ReadHeader = time.Second, time.Second
-	f.listener.Serve(&next)
+	f.listener.Serve(&next, nil)
 	if response, body := idle.send(get("/again")).answer("GET"); body != "/again" || response.Close { // it was not cut
 		t.Errorf("the idle one: %q, closes: %v", body, response.Close)
 	}
@@ -182,7 +182,7 @@ func TestReloadsUnderLoadLoseNothing(t *testing.T) {
 		if i%3 > 0 {
 			next.Timeouts.Idle = time.Duration(i+1) * time.Minute
 		}
-		f.listener.Serve(&next)
+		f.listener.Serve(&next, nil)
 		before := served.Load()
 		until(t, "more requests", func() bool { return served.Load() > before+clients || t.Failed() })
 	}
@@ -221,7 +221,7 @@ func TestRelease(t *testing.T) {
 	if f.listener.Addr().String() != address.String() {
 		t.Error("the address is forgotten")
 	}
-	f.listener.Serve(f.model) // too late, and nothing
+	f.listener.Serve(f.model, nil) // too late, and nothing
 	if _, err := f.listener.File(); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("%v", err)
 	}
@@ -378,7 +378,7 @@ func TestConnectionsWaitForServe(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := dial(t, l.Addr()).send(get("/"))
-	l.Serve(defaults())
+	l.Serve(defaults(), nil)
 	if _, body := c.answer("GET"); body != "ok" {
 		t.Errorf("%q", body)
 	}
@@ -397,7 +397,7 @@ func TestServeBeforeStartIsAFault(t *testing.T) {
 			t.Errorf("%v", value)
 		}
 	}()
-	l.Serve(defaults())
+	l.Serve(defaults(), nil)
 }
 
 func TestLeases(t *testing.T) {
@@ -461,7 +461,7 @@ func TestConnectionLimit(t *testing.T) {
 	}
 	more := *f.model
 	more.Limits.Connections = 0
-	f.listener.Serve(&more)
+	f.listener.Serve(&more, nil)
 	for range 3 {
 		if response, _ := f.dial().send(get("/")).answer("GET"); response.StatusCode != 200 {
 			t.Errorf("%d", response.StatusCode)
@@ -566,5 +566,5 @@ func TestASocketThatIsNeverTakenUp(t *testing.T) {
 		conn.Close()
 		t.Error("it still listens")
 	}
-	f.listener.Serve(f.model) // as after the pause, and nothing
+	f.listener.Serve(f.model, nil) // as after the pause, and nothing
 }

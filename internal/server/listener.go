@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -29,7 +30,10 @@ func (l *Listener) Start() error {
 // settings they began with. (With the adapter, connections whose time-outs or
 // header limit are no longer the current ones close after their next response.)
 // No connection is lost. After Release it does nothing.
-func (l *Listener) Serve(m *model.Listener) {
+//
+// secure is what handshakes are made by from now on, where m has TLS.
+func (l *Listener) Serve(m *model.Listener, secure *tls.Config) {
+	l.secure.Store(secure)
 	l.mu.Lock()
 	if l.socket == nil {
 		l.mu.Unlock()
@@ -46,6 +50,7 @@ func (l *Listener) Serve(m *model.Listener) {
 // the engine is to be started, the caller does that without.
 func (l *Listener) begin(m *model.Listener) (startEngine bool) {
 	l.model.Store(m)
+	l.speakQUIC(m)
 	if l.driver != nil {
 		first := l.starting == nil
 		if first {
@@ -91,6 +96,7 @@ func (l *Listener) release(handed bool) {
 	l.patient.Store(handed || shared)
 	l.ending.Store(true)
 	close(l.ended)
+	l.speakQUIC(l.model.Load())
 	accepting := l.accepting()
 	l.mu.Unlock()
 	if start {
@@ -231,6 +237,7 @@ func (l *Listener) cut() {
 func (l *Listener) sweep() {
 	young := false
 	for c := range l.conns {
+		c.retire()
 		switch of := c.stands(); {
 		case of.parting.Load():
 			c.hasten()
@@ -311,13 +318,14 @@ type Status struct {
 	Connections int    `json:"connections"`
 	Tunnels     int64  `json:"tunnels"` // of the connections
 	Refused     int64  `json:"refused"` // connections past limits.connections, ever
+	Failed      int64  `json:"failed"`  // connections without a PROXY header or whose handshake failed, ever
 }
 
 // Status tells how the listener is.
 func (l *Listener) Status() Status {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	status := Status{Name: l.model.Load().Name, Address: l.address, Connections: len(l.conns), Tunnels: l.tunnels.Load(), Refused: l.refused.Load()}
+	status := Status{Name: l.model.Load().Name, Address: l.address, Connections: len(l.conns), Tunnels: l.tunnels.Load(), Refused: l.refused.Load(), Failed: l.failed.Load()}
 	if l.socket != nil && l.socket.path == "" {
 		status.Address = l.socket.Addr().String()
 	}

@@ -9,6 +9,9 @@ import (
 // goroutine.
 type member interface {
 	stands() *standing
+	// retire tells the client, where the protocol can, that no other request is
+	// taken. Those under way go on.
+	retire()
 	// closeIdle closes the connection, unless something has arrived on it.
 	closeIdle()
 	// hasten leaves a parting connection a moment, for its client to read the

@@ -57,7 +57,7 @@ func (g *gateway) load(address, more string) {
 	if err := set.Commit(); err != nil {
 		g.Fatalf("to %s: %v", address, err)
 	}
-	listener.Serve(m)
+	listener.Serve(m, nil)
 	if g.set != nil {
 		g.old = append(g.old, g.listener)
 		g.set.Release()

@@ -162,7 +162,7 @@ func TestTheListenerIsTheCurrentOne(t *testing.T) {
 	}
 	next := *f.model
 	next.Name = "renamed"
-	f.listener.Serve(&next)
+	f.listener.Serve(&next, nil)
 	if response, body := c.send(get("/")).answer("GET"); body != "renamed" || response.Close {
 		t.Errorf("served by %q, closes: %v", body, response.Close)
 	}

@@ -33,7 +33,10 @@ func (t *turn) respond() (cut bool) {
 	if t.failed && t.x.Err.Word == pipeline.ClientClosed {
 		return true // nobody reads
 	}
-	if t.x.Response.Tunnel != nil {
+	switch {
+	case t.x.Response.Tunnel != nil && t.extended != "":
+		return t.streamTunnel()
+	case t.x.Response.Tunnel != nil:
 		return t.tunnel()
 	}
 	return t.write()
@@ -47,10 +50,14 @@ func (t *turn) misfit() error {
 		return pipeline.NewError(pipeline.Internal, errors.New("no handler set a response"))
 	case r.Status == http.StatusSwitchingProtocols && r.Tunnel == nil, r.Status < 200 && r.Status != http.StatusSwitchingProtocols, r.Status > 599:
 		return pipeline.NewError(pipeline.UpstreamProtocol, fmt.Errorf("a response of status %d", r.Status))
+	case r.Tunnel == nil && t.extended != "" && r.Status < 300:
+		return pipeline.NewError(pipeline.UpstreamProtocol, errNotSwitched)
 	case r.Tunnel == nil:
 		return nil
 	case r.Status != http.StatusSwitchingProtocols:
 		return pipeline.NewError(pipeline.Internal, fmt.Errorf("a tunnel with status %d", r.Status))
+	case t.extended != "":
+		return nil
 	case t.c == nil || t.r.ProtoMajor != 1 || t.r.ProtoMinor == 0:
 		return pipeline.NewError(pipeline.UpstreamProtocol, fmt.Errorf("an upgrade on %s", t.x.Request.Protocol))
 	case t.body != nil && !t.body.complete():
@@ -100,6 +107,16 @@ func (t *turn) allowsBody(status int) bool {
 func (t *turn) stall() {
 	if t.c != nil {
 		t.c.stall.Store(int64(stallOf(t.x)))
+		return
+	}
+	t.allow(stallOf(t.x))
+}
+
+// allow gives a client of many exchanges so long to take what is written next.
+// 0: for ever.
+func (t *turn) allow(stall time.Duration) {
+	if t.c == nil && stall > 0 {
+		_ = t.rc.SetWriteDeadline(time.Now().Add(stall)) // fails on an ended stream only
 	}
 }
 
@@ -116,6 +133,7 @@ func (t *turn) copyBody() error {
 			n, err = int(left), errors.New("the body of the response is longer than its length")
 		}
 		if n > 0 {
+			t.stall()
 			left -= int64(n)
 			written, lost := client.Write(buffer[:n])
 			t.x.BytesOut += int64(written)
@@ -156,6 +174,9 @@ func (t *turn) head(withBody bool) {
 	}
 	t.x.Identify()
 	h[message.XRequestID.String()] = []string{t.x.ID}
+	if alternative := t.listener.alternatives(); alternative != "" && t.r.TLS != nil && t.r.ProtoMajor == 2 {
+		h[altSvc] = []string{alternative}
+	}
 	if length, told := t.contentLength(withBody); told {
 		h[headerName(&message.Field{Name: "Content-Length", ID: message.ContentLength}, r.Status)] = []string{decimal(length)}
 	}
@@ -196,6 +217,8 @@ func (t *turn) contentLength(withBody bool) (int64, bool) {
 // can be known before its body.
 func (t *turn) closes() bool {
 	switch {
+	case t.c == nil:
+		return false // such a connection ends by itself
 	case t.generation.old.Load(), t.listener.ending.Load(), t.c != nil && t.c.last.Load():
 		return true
 	case t.x.Response.Fields.HasToken(message.Connection, "close"), t.failed && t.x.Err.Close:

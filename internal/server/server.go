@@ -11,6 +11,7 @@
 package server
 
 import (
+	"crypto/tls"
 	"log/slog"
 	"net"
 	"strings"
@@ -91,6 +92,9 @@ type Listener struct {
 	heads   buffers[headBuffer]
 	bodies  buffers[bodyBuffer]
 	model   atomic.Pointer[model.Listener] // what new requests are served by
+	secure  atomic.Pointer[tls.Config]     // what new handshakes are made by; nil: no certificates yet
+
+	alternative atomic.Pointer[string] // Alt-Svc of responses over TLS (RFC 7838); nil: none
 
 	ending   atomic.Bool   // Release was called; written under mu
 	ended    chan struct{} // closed with ending
@@ -98,6 +102,7 @@ type Listener struct {
 	shut     chan struct{} // closed when the socket is
 	quiet    chan struct{} // closed when ending and nothing is left to wait for
 	refused  atomic.Int64  // connections past limits.connections
+	failed   atomic.Int64  // connections that did not come to a request
 	tunnels  atomic.Int64
 	refusals chan struct{} // a slot for each refusal under way
 
@@ -106,6 +111,7 @@ type Listener struct {
 	handed     bool                // another process has the socket too
 	generation *generation         // of net/http; nil until Serve
 	starting   chan struct{}       // of the engine: closed when acceptor is set, or never will be; nil until Serve
+	datagrams  *datagrams          // nil where no HTTP/3 is spoken
 	acceptor   netloop.Acceptor    // of the engine; not changed once starting is closed; nil: it does not accept
 	conns      map[member]struct{} // taken and not yet closed
 	tasks      int                 // goroutines and connections that Shutdown waits for

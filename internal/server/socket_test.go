@@ -250,7 +250,7 @@ func TestSocketFilesThatAreGone(t *testing.T) {
 func TestStatusAsJSON(t *testing.T) {
 	f := start(t, text("ok"))
 	got, err := json.Marshal(f.listener.Status())
-	if want := `{"name":"web","address":"` + f.listener.Addr().String() + `","connections":0,"tunnels":0,"refused":0}`; err != nil || string(got) != want {
+	if want := `{"name":"web","address":"` + f.listener.Addr().String() + `","connections":0,"tunnels":0,"refused":0,"failed":0}`; err != nil || string(got) != want {
 		t.Errorf("%s, %v", got, err)
 	}
 }

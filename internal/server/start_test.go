@@ -50,7 +50,7 @@ func TestServeWhileAClientWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := dial(t, listener.Addr()).send(get("/"))
-	listener.Serve(m)
+	listener.Serve(m, nil)
 	if _, body := c.answer("GET"); body != "ok" {
 		t.Errorf("%q", body)
 	}

@@ -14,14 +14,30 @@ import (
 	"sluice/internal/pipeline"
 )
 
+// tunnelClient is the client's end of a tunnel.
+type tunnelClient interface {
+	io.Writer
+	// source is where what the client sends is read.
+	source() io.Reader
+	// taking lets f be told while a Write waits for a client that takes something.
+	taking(f func())
+	closeWrite() error
+	kill(reset bool)
+	// linger reads on for a moment what nobody takes any more: bytes that arrive at
+	// a closed socket are answered with a reset, which may take from the client what
+	// it has not read yet.
+	linger()
+}
+
 // pair joins a client and an endpoint after an upgrade: the two directions of a
 // tunnel. The client's connection is left to its owner, to be closed.
 type pair struct {
-	ctx    context.Context // of the exchange
-	client *conn
-	tunnel message.Tunnel
-	in     atomic.Int64 // bytes from the client
-	out    atomic.Int64 // bytes to the client
+	ctx      context.Context // of the exchange
+	listener *Listener
+	client   tunnelClient
+	tunnel   message.Tunnel
+	in       atomic.Int64 // bytes from the client
+	out      atomic.Int64 // bytes to the client
 
 	upEnded, downEnded atomic.Bool // the direction came to its end in order
 	once               sync.Once
@@ -31,11 +47,11 @@ type pair struct {
 // join carries bytes until both directions have ended, or one breaks, and
 // returns what broke it. early is what the client has sent already.
 func (p *pair) join(early io.Reader) error {
-	tunnels := &p.client.listener.tunnels
+	tunnels := &p.listener.tunnels
 	tunnels.Add(1)
 	defer tunnels.Add(-1)
 	if idle, ok := p.tunnel.(interface{ Touch() }); ok { // it counts what a slow client takes as bytes that pass
-		p.client.takes = idle.Touch
+		p.client.taking(idle.Touch)
 	}
 	upward := make(chan struct{})
 	go func() {
@@ -52,7 +68,7 @@ func (p *pair) join(early io.Reader) error {
 func (p *pair) contain(f func()) {
 	defer func() {
 		if value := recover(); value != nil {
-			p.client.listener.log.Error("a tunnel panicked", "panic", fmt.Sprint(value), "stack", string(debug.Stack()))
+			p.listener.log.Error("a tunnel panicked", "panic", fmt.Sprint(value), "stack", string(debug.Stack()))
 			p.broken(pipeline.NewError(pipeline.Internal, nil)) // the cause is told
 		}
 	}()
@@ -61,7 +77,7 @@ func (p *pair) contain(f func()) {
 
 // up carries what the client sends.
 func (p *pair) up(early io.Reader) {
-	reading, err := p.pump(p.tunnel, io.MultiReader(early, p.client.Conn), &p.in)
+	reading, err := p.pump(p.tunnel, io.MultiReader(early, p.client.source()), &p.in)
 	if err == nil && reading == nil {
 		p.upEnded.Store(true)
 		err = p.tunnel.CloseWrite()
@@ -70,19 +86,10 @@ func (p *pair) up(early io.Reader) {
 	case reading != nil:
 		p.broken(lostClient(p.ctx, reading))
 	case err != nil && p.downEnded.Load():
-		p.linger() // an endpoint that has said all may be gone
+		p.client.linger() // an endpoint that has said all may be gone
 		p.broken(nil)
 	case err != nil:
 		p.broken(p.endpointError(err))
-	}
-}
-
-// linger reads on for a moment what nobody takes any more: bytes that arrive at a
-// closed socket are answered with a reset, which may take from the client what it
-// has not read yet.
-func (p *pair) linger() {
-	if p.client.SetReadDeadline(time.Now().Add(p.client.listener.limits.linger)) == nil {
-		_, _ = io.CopyN(io.Discard, p.client.Conn, lingerBytes) // any end will do
 	}
 }
 
@@ -105,7 +112,7 @@ func (p *pair) down() {
 
 // pump copies until the end of src, which is no error.
 func (p *pair) pump(dst io.Writer, src io.Reader, count *atomic.Int64) (reading, writing error) {
-	heads := &p.client.listener.heads // small ones: tunnels may be many, and mostly silent
+	heads := &p.listener.heads // small ones: tunnels may be many, and mostly silent
 	buffer := heads.get()
 	defer heads.put(buffer)
 	for {

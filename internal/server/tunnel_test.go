@@ -150,7 +150,7 @@ func TestATunnelOutlivesReloadAndRelease(t *testing.T) {
 	}
 	next := *f.model
 	next.Timeouts.Idle = time.Second
-	f.listener.Serve(&next)
+	f.listener.Serve(&next, nil)
 	exchange("after a reload")
 	f.listener.Release()
 	exchange("after the release")

@@ -27,7 +27,7 @@ func (e *exchange) upgrade() bool {
 	}
 	early := bytes.Clone(e.content.in.bytes())
 	e.ctx.Leave()
-	c.tunnel.Store(true)
+	c.moved = true
 	inner, err := c.conn.Detach()
 	if err != nil {
 		c.listener.drop(c)
@@ -57,7 +57,7 @@ func (e *exchange) abandon(why *pipeline.Error) {
 
 // tunnel is the rest of the exchange.
 func (e *exchange) tunnel(t *conn, early []byte) {
-	p := &pair{ctx: &e.ctx, client: t, tunnel: e.Response.Tunnel}
+	p := &pair{ctx: &e.ctx, listener: t.listener, client: t, tunnel: e.Response.Tunnel}
 	if err := p.join(bytes.NewReader(early)); err != nil {
 		e.note(err)
 	}

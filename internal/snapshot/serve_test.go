@@ -74,7 +74,7 @@ func (e *engine) load(text string) {
 		e.t.Fatal(err)
 	}
 	for i, m := range next.Gateway.Listeners {
-		next.Listeners[i].Serve(m)
+		next.Listeners[i].Serve(m, nil)
 	}
 	if before := e.current.Swap(next); before != nil {
 		before.Release()

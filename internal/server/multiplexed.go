@@ -1,0 +1,143 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"net/http"
+	"net/netip"
+	"sluice/internal/message"
+	"sync"
+	"time"
+
+	"sluice/internal/model"
+)
+
+// multiplexed is a client's connection with many exchanges at once: of HTTP/2,
+// or of HTTP/3. Goroutines serve it, and the adapter its exchanges.
+type multiplexed struct {
+	standing
+	listener    *Listener
+	peer        netip.AddrPort
+	certificate *message.ClientCertificate // the client's, verified; nil: none
+	secure      bool
+	retires     func() // takes no request any more, as the client is told; those under way finish
+	ends        func() // ends the connection
+	lasts       bool   // it does not end by itself once it is retired
+
+	mu      sync.Mutex
+	turns   map[*turn]struct{}
+	retired bool
+}
+
+var _ member = (*multiplexed)(nil)
+
+// multiplex lets goroutines go on with a connection that turned out to be one of
+// HTTP/2.
+func (c *client) multiplex(in *input, m *model.Listener) {
+	l := c.listener
+	next := &multiplexed{listener: l, peer: c.peer, turns: map[*turn]struct{}{}}
+	next.name, next.since = c.name, c.since
+	options := h2Options(m)
+	options.Preface = bytes.Clone(in.bytes())
+	if c.security != nil {
+		state := c.security.tls.ConnectionState()
+		options.TLS, next.secure, next.certificate = &state, true, c.security.certificate
+	}
+	c.moved = true
+	inner, err := c.conn.Detach()
+	if err != nil {
+		l.drop(c)
+		c.unopened(err)
+		return
+	}
+	options.Handler = &adapter{listener: l}
+	options.Context = func(ctx context.Context) context.Context { return context.WithValue(ctx, connKey{}, next) }
+	options.Log = l.log
+	conn := newH2(inner, options)
+	next.retires, next.ends = conn.GoAway, conn.Close
+	l.replace(c, next)
+	go next.serve(conn, inner, m.Timeouts.MaxAge)
+}
+
+// h2Options are the settings of a listener as HTTP/2 has them.
+func h2Options(m *model.Listener) h2Opt {
+	o := h2Opt{IdleTimeout: m.Timeouts.Idle, ReadHeaderTimeout: m.Timeouts.ReadHeader}
+	o.MaxHeaderBytes, o.MaxHeaders = int(m.Limits.HeaderBytes), m.Limits.Headers
+	return o
+}
+
+// serve runs until the connection is over.
+func (c *multiplexed) serve(conn h2Conn, inner net.Conn, age time.Duration) {
+	defer c.listener.drop(c)
+	defer func() { _ = inner.Close() }() // it is over
+	if age > 0 {
+		retiring := time.AfterFunc(jittered(age), c.retire)
+		defer retiring.Stop()
+	}
+	if c.listener.ending.Load() { // it missed the sweep
+		c.retire()
+	}
+	conn.Serve()
+}
+
+// begin takes an exchange into the connection's books.
+func (c *multiplexed) begin(t *turn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.turns[t] = struct{}{}
+	c.busy.Store(true)
+	c.active.Store(true)
+}
+
+// finish takes it off.
+func (c *multiplexed) finish(t *turn) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.turns, t)
+	c.served.Store(true)
+	c.busy.Store(len(c.turns) > 0)
+	c.active.Store(len(c.turns) > 0)
+	c.rest()
+}
+
+func (c *multiplexed) retire() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.retired {
+		return
+	}
+	c.retired = true
+	c.retires()
+	c.rest()
+}
+
+// rest ends a retired connection when nothing is under way, a moment later so
+// that the client gets what was written. c.mu is held.
+func (c *multiplexed) rest() {
+	if c.lasts && c.retired && len(c.turns) == 0 {
+		time.AfterFunc(c.listener.limits.answer, c.ends)
+	}
+}
+
+// closeIdle is retire: a request that is on its way is still served.
+func (c *multiplexed) closeIdle() { c.retire() }
+
+func (c *multiplexed) hasten() {}
+
+func (c *multiplexed) interrupt(cause error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for t := range c.turns {
+		t.cancel(cause)
+	}
+}
+
+func (c *multiplexed) kill(bool) { c.ends() }
+
+// multiplexedOf is the connection that a request came on, nil for one of
+// HTTP/1.1.
+func multiplexedOf(r *http.Request) *multiplexed {
+	c, _ := r.Context().Value(connKey{}).(*multiplexed)
+	return c
+}

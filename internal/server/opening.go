@@ -1,0 +1,131 @@
+package server
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"sluice/internal/certificate"
+	"sluice/internal/message"
+	"time"
+
+	"sluice/internal/model"
+	"sluice/internal/pipeline"
+)
+
+// security is what a connection over TLS has besides.
+type security struct {
+	tls         secureConn
+	certificate *message.ClientCertificate // the client's, verified; nil: none
+}
+
+// open does what comes before the first request: the PROXY header, the handshake
+// of TLS, and the choice between HTTP/1.1 and HTTP/2. false: the connection does
+// not go on here.
+func (c *client) open(in *input) bool {
+	m := c.listener.model.Load()
+	if timeout := m.Timeouts.ReadHeader; timeout > 0 {
+		deadline := time.Now().Add(timeout)
+		in.conn.SetReadDeadline(deadline)
+		in.conn.SetWriteDeadline(deadline)
+	}
+	if m.ProxyProtocol && !c.introduced(in, m) {
+		return false
+	}
+	if in.buffered() == 0 && in.fill() != nil {
+		return false // it has said nothing
+	}
+	if m.TLS != nil && !c.handshake(in, m) {
+		return false
+	}
+	if c.multiplexes(in, m) {
+		c.multiplex(in, m)
+		return false
+	}
+	if m.Timeouts.ReadHeader > 0 {
+		in.conn.SetReadDeadline(time.Time{})
+		in.conn.SetWriteDeadline(time.Time{})
+	}
+	c.opened = true
+	return true
+}
+
+// unopened notes a connection that ended before its first request, and says why
+// to those who look for it: anybody can bring this about at any rate.
+func (c *client) unopened(why error) {
+	l := c.listener
+	l.failed.Add(1)
+	l.log.Debug("a connection did not come to a request", "listener", c.name, "peer", c.peer, "error", why)
+}
+
+// tlsHandshake is the first byte of a client that speaks TLS (RFC 8446 5.1).
+const tlsHandshake = 22
+
+// handshake puts TLS over the connection.
+func (c *client) handshake(in *input, m *model.Listener) bool {
+	if first := in.bytes()[0]; 'A' <= first && first <= 'Z' {
+		c.misdirected(in)
+		return false
+	}
+	config := c.listener.secure.Load()
+	if config == nil {
+		c.unopened(errors.New("the listener has no certificates yet"))
+		return false
+	}
+	t := serveTLS(c.conn, bytes.Clone(in.bytes()), config)
+	in.use(in.buffered())
+	c.conn, in.conn = t, t
+	if err := t.Handshake(); err != nil {
+		c.unopened(fmt.Errorf("TLS handshake: %w", err))
+		return false
+	}
+	c.security = &security{tls: t}
+	if m.TLS.ClientAuth.Mode != model.ClientAuthNone {
+		c.security.certificate = certificate.Client(t.ConnectionState())
+	}
+	return t.ConnectionState().NegotiatedProtocol != acmeProtocol // else the handshake is all
+}
+
+// acmeProtocol is what a directory negotiates that validates a name (RFC 8737).
+const acmeProtocol = "acme-tls/1"
+
+// misdirected answers a client that speaks HTTP without TLS where only TLS is
+// spoken. It is answered in its own language.
+func (c *client) misdirected(in *input) {
+	e := newExchange(c, in)
+	if err := e.readHead(in); err != nil {
+		e.end(err)
+		return
+	}
+	refusal := pipeline.NewError(pipeline.BadRequest, errors.New("HTTP without TLS"))
+	refusal.Detail = "This listener speaks HTTPS: the request came without TLS."
+	e.refuse(refusal)
+}
+
+// preface is what a client sends first that speaks HTTP/2 (RFC 9113 3.4).
+const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+
+// multiplexes tells whether the client speaks HTTP/2: it said so in the
+// handshake or, without TLS, by beginning with the preface.
+func (c *client) multiplexes(in *input, m *model.Listener) bool {
+	if c.security != nil {
+		return c.security.tls.ConnectionState().NegotiatedProtocol == "h2"
+	}
+	if !m.Speaks(model.H2) {
+		return false
+	}
+	for begins(in.bytes(), preface) {
+		if in.buffered() >= len(preface) {
+			return true
+		}
+		if in.fill() != nil {
+			return false // reading tells again
+		}
+	}
+	return false
+}
+
+// begins tells whether data begins like text, as far as it goes.
+func begins(data []byte, text string) bool {
+	n := min(len(data), len(text))
+	return string(data[:n]) == text[:n]
+}
