@@ -3,6 +3,7 @@ package app
 import (
 	"sluice/internal/middleware/access"
 	"sluice/internal/middleware/edit"
+	"sluice/internal/middleware/grpc"
 	"sluice/internal/middleware/limit"
 	"sluice/internal/pipeline"
 )
@@ -14,5 +15,6 @@ func Kinds() []pipeline.Kind {
 		edit.Headers(),
 		limit.Body(),
 		access.IPFilter(),
+		grpc.Web(),
 	}
 }

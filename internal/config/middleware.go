@@ -13,7 +13,7 @@ import (
 // from a misspelled one.
 var laterKinds = []string{
 	"rate_limit", "concurrency_limit", "jwt", "oidc", "api_key", "basic_auth", "hmac_auth", "rbac", "external_auth", "cors", "ip_filter",
-	"body_limit", "compress", "headers", "mirror", "fault", "cache", "wasm", "grpc_json", "grpc_web",
+	"body_limit", "compress", "headers", "mirror", "fault", "cache", "wasm", "grpc_json",
 }
 
 // definition is one middleware: a mapping of one kind to its options.
