@@ -171,7 +171,7 @@ func (b *callBody) Read(p []byte) (int, error) {
 	}
 	n, err := b.ReadCloser.Read(p)
 	b.position.Pass(p[:n])
-	if err == nil || err == io.EOF { //nolint:errorlint // as io.Reader has it; failures may wrap it
+	if err == nil || err == io.EOF { // not what wraps it, as failures may
 		return n, err
 	}
 	e := AsError(err)

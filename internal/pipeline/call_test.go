@@ -254,7 +254,7 @@ func TestEndCall(t *testing.T) {
 		if got := lines(x.Response.Trailer()); err != nil || got != c.trailer {
 			t.Errorf("%s: %v\n%s", c.name, err, got)
 		}
-		if told := x.Err != nil; told != (c.err != io.EOF) {
+		if told := x.Err != nil; told != (c.name != "good") {
 			t.Errorf("%s: the log has %v", c.name, x.Err)
 		}
 		if n, err := x.Response.Body.Read(make([]byte, 1)); n != 0 || err != io.EOF || message.Buffered(x.Response.Body) != 0 {

@@ -61,9 +61,9 @@ func TestEscapeMessage(t *testing.T) {
 }
 
 func TestCode(t *testing.T) {
-	for code, want := range map[Code]string{OK: "OK", Cancelled: "CANCELLED", DeadlineExceeded: "DEADLINE_EXCEEDED", Unauthenticated: "UNAUTHENTICATED", 17: "17", -1: "-1"} {
-		if got := code.String(); got != want {
-			t.Errorf("%d: %s", int(code), got)
+	for number, want := range map[int]string{0: "OK", 1: "CANCELLED", 4: "DEADLINE_EXCEEDED", 16: "UNAUTHENTICATED", 17: "17", -1: "-1"} {
+		if got := Code(number).String(); got != want {
+			t.Errorf("%d: %s", number, got)
 		}
 	}
 	if got := Unavailable.Field(); got != "14" {

@@ -48,7 +48,7 @@ func (t *textReader) Read(p []byte) (int, error) {
 		n, t.err = decodeText(t.plain[:], t.letters[:whole])
 		if t.ready = t.plain[:n]; t.err == nil && err != nil {
 			t.err = err
-			if err == io.EOF && t.have > 0 { //nolint:errorlint // as io.Reader has it; failures may wrap it
+			if err == io.EOF && t.have > 0 {
 				t.err = badText(io.ErrUnexpectedEOF)
 			}
 		}
