@@ -102,6 +102,10 @@ func (s *listening) accept() {
 	for range acceptBatch {
 		descriptor, peer, err := unix.Accept4(s.descriptor, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
 		switch {
+		case err == nil && s.loops.reserve.beyond(descriptor):
+			s.loops.reserve.warn(errSpare, s.loop.log)
+			dismiss(descriptor, s.options.Exhausted)
+			_ = unix.Close(descriptor)
 		case err == nil:
 			s.place(descriptor, peer)
 		case errors.Is(err, unix.EAGAIN):

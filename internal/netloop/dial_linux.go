@@ -59,6 +59,10 @@ func (l *loop) dial(ctx context.Context, family int, to unix.Sockaddr, deadline 
 	if err != nil {
 		return nil, os.NewSyscallError("socket", err)
 	}
+	if l.owner.reserve.beyond(descriptor) {
+		_ = unix.Close(descriptor)
+		return nil, errSpare
+	}
 	options(family, descriptor)
 	err = unix.Connect(descriptor, to)
 	under := errors.Is(err, unix.EINPROGRESS) || errors.Is(err, unix.EINTR)
@@ -100,6 +104,10 @@ func (l *loop) Adopt(conn net.Conn) (Conn, error) {
 	descriptor, err := takeDescriptor(conn)
 	if err != nil {
 		return nil, err
+	}
+	if l.owner.reserve.beyond(descriptor) {
+		_ = unix.Close(descriptor)
+		return nil, errSpare
 	}
 	c, err := l.add(descriptor, conn.RemoteAddr())
 	if err != nil {

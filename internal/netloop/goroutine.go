@@ -44,7 +44,9 @@ func NewGoroutines(log *slog.Logger) *Goroutines {
 	s := &Goroutines{log: log, conns: map[*goConn]struct{}{}, acceptors: map[*goAcceptor]struct{}{}}
 	s.stopping, s.stop = context.WithCancel(context.Background())
 	s.sweeper.init(s)
+	s.reserve.spare()
 	s.reserve.fill()
+	s.pipes.reserve = &s.reserve
 	return s
 }
 
@@ -195,6 +197,9 @@ func (s *Goroutines) adopt(conn net.Conn) (*goConn, error) {
 		return nil, errors.Join(errNoSocket, conn.Close())
 	}
 	raw, err := stream.SyscallConn()
+	if err == nil {
+		err = s.reserve.check(raw)
+	}
 	if err == nil {
 		err = conn.SetDeadline(time.Time{}) // what it had before is not the executor's
 	}

@@ -71,7 +71,9 @@ func (a *goAcceptor) run() {
 	for {
 		conn, err := a.listening.Accept()
 		if err == nil {
-			a.Take(conn)
+			if !a.spared(conn) {
+				a.Take(conn)
+			}
 			continue
 		}
 		select {
@@ -86,6 +88,19 @@ func (a *goAcceptor) run() {
 		case <-time.After(backOff):
 		}
 	}
+}
+
+// spared tells a client that its connection would have a descriptor that is left
+// to others, if so, and closes it.
+func (a *goAcceptor) spared(conn net.Conn) bool {
+	raw, err := conn.(syscall.Conn).SyscallConn()
+	if err != nil || !errors.Is(a.owner.reserve.check(raw), errSpare) {
+		return false
+	}
+	a.owner.reserve.warn(errSpare, a.owner.log)
+	_ = raw.Control(func(descriptor uintptr) { dismiss(int(descriptor), a.options.Exhausted) })
+	_ = conn.Close() // nobody uses it
+	return true
 }
 
 func (a *goAcceptor) exhausted(err error) {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"os"
 	"sync"
@@ -49,6 +50,41 @@ type reserve struct {
 	file *os.File
 	told time.Time // when somebody was told last
 	more int       // failures since then
+	most int       // connections have no descriptor from here on; 0: any. It is not changed once there are any.
+}
+
+// Of the descriptors that the process may have, connections leave one in
+// spareShare, and at most maxSpare, to all else: so that who runs the gateway can
+// still ask what is going on, and files can be read and written.
+const (
+	spareShare = 16
+	maxSpare   = 64
+)
+
+// spare is what beyond answers with from now on.
+func (r *reserve) spare() {
+	var limit unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) == nil {
+		if all := int(min(limit.Cur, math.MaxInt32)); all > 0 {
+			r.most = all - min(all/spareShare, maxSpare)
+		}
+	}
+}
+
+// beyond tells whether a descriptor is one that connections leave. The system
+// gives the lowest one that is free.
+func (r *reserve) beyond(descriptor int) bool { return r.most > 0 && descriptor >= r.most }
+
+// check fails with errSpare where that is so of a connection.
+func (r *reserve) check(raw syscall.RawConn) error {
+	beyond := false
+	if err := raw.Control(func(descriptor uintptr) { beyond = r.beyond(int(descriptor)) }); err != nil {
+		return err
+	}
+	if beyond {
+		return errSpare
+	}
+	return nil
 }
 
 func (r *reserve) fill() {
@@ -77,17 +113,26 @@ func (r *reserve) refuse(listening int, answer []byte) {
 	_ = r.file.Close()
 	if descriptor, _, err := unix.Accept(listening); err == nil {
 		if unix.SetNonblock(descriptor, true) == nil {
-			_, _ = unix.Write(descriptor, answer) // if it fits
-			_ = unix.Shutdown(descriptor, unix.SHUT_WR)
-			// Closing with bytes unread would break the connection, and the
-			// client might never see the answer.
-			var unread [4096]byte
-			_, _ = unix.Read(descriptor, unread[:])
+			dismiss(descriptor, answer)
 		}
 		_ = unix.Close(descriptor)
 	}
 	r.file, _ = os.Open(os.DevNull)
 }
+
+// dismiss tells a client what there is to tell, without waiting, before its
+// connection is closed.
+func dismiss(descriptor int, answer []byte) {
+	_, _ = unix.Write(descriptor, answer) // if it fits
+	_ = unix.Shutdown(descriptor, unix.SHUT_WR)
+	// Closing with bytes unread would break the connection, and the client might
+	// never see the answer.
+	var unread [4096]byte
+	_, _ = unix.Read(descriptor, unread[:])
+}
+
+// errSpare is why a connection gets no descriptor that is left to others.
+var errSpare = os.NewSyscallError("reserve", unix.EMFILE)
 
 // tellAgain is how often it is told that connections cannot be taken.
 const tellAgain = 10 * time.Second
@@ -107,10 +152,14 @@ func (r *reserve) tell(now time.Time) (failures int) {
 // exhausted tells whether accepting failed for want of descriptors, and refuses
 // a connection then.
 func (r *reserve) exhausted(err error, listening int, options *ListenOptions, log *slog.Logger) {
-	if failures := r.tell(time.Now()); failures > 0 {
-		log.Warn("connections cannot be taken", "error", err, "times", failures)
-	}
+	r.warn(err, log)
 	if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
 		r.refuse(listening, options.Exhausted)
+	}
+}
+
+func (r *reserve) warn(err error, log *slog.Logger) {
+	if failures := r.tell(time.Now()); failures > 0 {
+		log.Warn("connections cannot be taken", "error", err, "times", failures)
 	}
 }

@@ -35,6 +35,7 @@ func NewLoops(n int, log *slog.Logger) (*Loops, error) {
 		n = runtime.GOMAXPROCS(0)
 	}
 	s := &Loops{log: log, quit: make(chan struct{}), acceptors: map[*acceptor]struct{}{}}
+	s.reserve.spare()
 	for range n {
 		l, err := newLoop(s, log)
 		if err != nil {
@@ -43,6 +44,7 @@ func NewLoops(n int, log *slog.Logger) (*Loops, error) {
 			}
 			return nil, fmt.Errorf("event loops: %w", err)
 		}
+		l.pipes.reserve = &s.reserve
 		s.all = append(s.all, l)
 	}
 	s.reserve.fill()

@@ -49,6 +49,8 @@ var errNoPipe = fmt.Errorf("splice: %w", errors.ErrUnsupported)
 
 // pipes are the pipes of an executor, for any goroutine.
 type pipes struct {
+	reserve *reserve // nil: there is none
+
 	mu   sync.Mutex
 	idle []*pipe // empty
 	all  int     // with those in use
@@ -69,6 +71,10 @@ func (k *pipes) take() (*Pipe, error) {
 	inner, err := newPipe(pipeSize)
 	if err != nil {
 		return nil, err
+	}
+	if k.reserve != nil && k.reserve.beyond(inner.highest()) {
+		inner.close()
+		return nil, errNoPipe
 	}
 	inner.owner = k
 	k.all++

@@ -36,6 +36,9 @@ func newPipe(size int) (*pipe, error) {
 	return p, nil
 }
 
+// highest is the higher one of its descriptors.
+func (p *pipe) highest() int { return max(p.reader, p.writer) }
+
 func (p *pipe) close() { _, _ = unix.Close(p.reader), unix.Close(p.writer) }
 
 // receive splices from a socket. Urgent bytes look like the end of what the peer

@@ -10,6 +10,8 @@ type pipe struct {
 
 func newPipe(int) (*pipe, error) { return nil, errNoPipe }
 
+func (p *pipe) highest() int { return 0 }
+
 func (p *pipe) close() {}
 
 // ReadInto is Read into a pipe, of which there is none.
