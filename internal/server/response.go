@@ -72,8 +72,11 @@ func (t *turn) write() (cut bool) {
 	r := t.x.Response
 	defer func() { _ = r.Close() }() // read to its end, or told already
 	t.stall()
-	withBody := r.Body != nil && t.allowsBody(r.Status)
+	withBody := r.Body != nil && t.allowsBody(r.Status) && (r.Length != 0 || r.Trailer != nil)
 	t.head(withBody)
+	if !withBody && t.r.ProtoMajor > 1 {
+		return false // the stream ends with the head, as a call has to that fails without a message
+	}
 	if err := t.rc.Flush(); err != nil {
 		t.note(t.lost(err))
 		return true
