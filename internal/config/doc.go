@@ -25,6 +25,7 @@ package config
 import (
 	"io/fs"
 	"os"
+	"time"
 
 	"sluice/internal/model"
 )
@@ -60,6 +61,7 @@ type Environment struct {
 	// of what the documents mean, since whoever uses them takes up new ones by
 	// itself.
 	Inspect func(string) ([]byte, error)
+	Now     func() time.Time // for certificates, which have an end
 }
 
 // WithDefaults puts the operating system's functions in where there is none: of
@@ -67,6 +69,9 @@ type Environment struct {
 func (e Environment) WithDefaults() Environment {
 	if e.LookupEnv == nil {
 		e.LookupEnv = os.LookupEnv
+	}
+	if e.Now == nil {
+		e.Now = time.Now
 	}
 	if e.Inspect == nil {
 		e.Inspect = func(name string) ([]byte, error) { return ReadFile(name, LargestValue) }

@@ -1,13 +1,14 @@
 package config
 
 import (
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path/filepath"
 	"strings"
+	"time"
+
+	"sluice/internal/pemfile"
 )
 
 // look reports, where it can look, that there is no directory for a file to be
@@ -45,30 +46,43 @@ func (r *resolver) lookAtSocket(where place, address string) {
 	}
 }
 
-// lookAtPair reports what is wrong with a certificate and its key.
-func (r *resolver) lookAtPair(l *located, at, cert, key string) {
-	certificate, ok := r.inspected(l.below(at+"cert"), "cert", absolute(l.src.Dir, cert))
-	private, also := r.inspected(l.below(at+"key"), "key", absolute(l.src.Dir, key))
+// lookAtPair reports what is wrong with a certificate and its key. check is of
+// package pemfile.
+func (r *resolver) lookAtPair(l *located, cert, key string, check func(cert, key []byte, now time.Time) []pemfile.Fault) {
+	certificate, ok := r.inspected(l.below("cert"), "cert", absolute(l.src.Dir, cert))
+	private, also := r.inspected(l.below("key"), "key", absolute(l.src.Dir, key))
 	if !ok || !also {
 		return
 	}
-	if _, err := tls.X509KeyPair(certificate, private); err != nil {
-		r.out.add(l.below(at+"cert"), fmt.Sprintf("%s and %s are no certificate with its key: %v", short(cert), short(key), err), "")
+	for _, f := range check(certificate, private, r.now()) {
+		r.faulty(l.below(string(f.In)), string(f.In), f)
 	}
 }
 
 // lookAtAuthorities reports what is wrong with a file of authorities.
 func (r *resolver) lookAtAuthorities(where place, name, path string) {
-	if text, ok := r.inspected(where, name, path); ok && !x509.NewCertPool().AppendCertsFromPEM(text) {
-		r.out.add(where, fmt.Sprintf("%s names a file without any certificate in it", name), "it must be PEM: a block that begins with -----BEGIN CERTIFICATE-----")
+	text, ok := r.inspected(where, name, path)
+	if !ok {
+		return
 	}
+	for _, f := range pemfile.CheckAuthorities(text, r.now()) {
+		r.faulty(where, name, f)
+	}
+}
+
+func (r *resolver) faulty(where place, name string, f pemfile.Fault) {
+	if f.Warning {
+		r.out.warn(where, name+": "+f.Message, f.Hint)
+		return
+	}
+	r.out.add(where, name+": "+f.Message, f.Hint)
 }
 
 // inspected reads a file that is watched by whoever uses it.
 func (r *resolver) inspected(where place, name, path string) ([]byte, bool) {
 	text, err := r.inspect(path)
 	if err != nil {
-		r.out.add(where, fmt.Sprintf("%s cannot be read: %v", name, reason(err)), "")
+		r.out.add(where, fmt.Sprintf("%s cannot be read: %s", name, reason(err)), "")
 		return nil, false
 	}
 	return text, true

@@ -33,7 +33,7 @@ func Resolve(documents []Document, kinds []Kind, env Environment) Result {
 	}
 	r.chains = chainBuilder{r: r, named: map[string]*definition{}, used: map[string]bool{}}
 	env = env.WithDefaults()
-	r.inspect = env.Inspect
+	r.inspect, r.now = env.Inspect, env.Now
 	for i, d := range documents {
 		r.read(d, i, env)
 	}
@@ -55,6 +55,7 @@ type resolver struct {
 	kinds     []Kind
 	stat      func(string) (fs.FileInfo, error) // nil: places are not looked at
 	inspect   func(string) ([]byte, error)
+	now       func() time.Time
 	sources   []*source
 	documents []*document
 	files     []string

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"sluice/internal/model"
+	"sluice/internal/pemfile"
 )
 
 type listenerTLS struct {
@@ -88,7 +89,7 @@ func (r *resolver) tls(l *listener) *model.ListenerTLS {
 	for i := range t.Certificates {
 		c := &t.Certificates[i]
 		built.Certificates = append(built.Certificates, model.CertificateFile{Cert: absolute(t.src.Dir, c.Cert), Key: absolute(t.src.Dir, c.Key)})
-		r.lookAtPair(&c.located, "", c.Cert, c.Key)
+		r.lookAtPair(&c.located, c.Cert, c.Key, pemfile.CheckServer)
 	}
 	ca := t.below("client_auth.ca")
 	switch mode := t.ClientAuth.Mode; {
@@ -164,7 +165,7 @@ func (r *resolver) clientTLS(t *clientTLS) *model.ClientTLS {
 		r.out.add(t.place, "cert and key belong together: one of them is missing", "")
 	case t.Cert != "":
 		built.Cert, built.Key = absolute(t.src.Dir, t.Cert), absolute(t.src.Dir, t.Key)
-		r.lookAtPair(&t.located, "", t.Cert, t.Key)
+		r.lookAtPair(&t.located, t.Cert, t.Key, pemfile.CheckPair)
 	}
 	if t.Insecure {
 		if t.CA != "" || t.ServerName != "" {

@@ -12,6 +12,7 @@ const (
 	AcceptEncoding
 	AccessControlRequestMethod
 	Allow
+	AltSvc
 	Authorization
 	CacheControl
 	Connection
@@ -45,6 +46,7 @@ const (
 	Via
 	WWWAuthenticate
 	XBackendVersion
+	XForwardedClientCert
 	XForwardedFor
 	XForwardedHost
 	XForwardedProto
@@ -58,6 +60,7 @@ var spelling = [nameCount]string{
 	AcceptEncoding:             "Accept-Encoding",
 	AccessControlRequestMethod: "Access-Control-Request-Method",
 	Allow:                      "Allow",
+	AltSvc:                     "Alt-Svc",
 	Authorization:              "Authorization",
 	CacheControl:               "Cache-Control",
 	Connection:                 "Connection",
@@ -91,6 +94,7 @@ var spelling = [nameCount]string{
 	Via:                        "Via",
 	WWWAuthenticate:            "WWW-Authenticate",
 	XBackendVersion:            "X-Backend-Version",
+	XForwardedClientCert:       "X-Forwarded-Client-Cert",
 	XForwardedFor:              "X-Forwarded-For",
 	XForwardedHost:             "X-Forwarded-Host",
 	XForwardedProto:            "X-Forwarded-Proto",

@@ -65,9 +65,10 @@ func appendNamed(names []string, value string) []string {
 }
 
 // upgradeFor is the list of protocols that a request asks to change to, or "".
-// HTTP/1.0 has no such thing (RFC 9110 7.8).
+// HTTP/1.0 has no such thing (RFC 9110 7.8); what asks for it in HTTP/2 has been
+// made a request like that of HTTP/1.1.
 func upgradeFor(request *message.Request) string {
-	if request.Protocol != message.HTTP11 {
+	if request.Protocol == message.HTTP10 {
 		return ""
 	}
 	return upgradeOf(request.Fields)

@@ -112,6 +112,9 @@ func (d *destination) fields(x *pipeline.Exchange, fields message.Fields) messag
 	if !fields.Has(message.XForwardedHost) && x.Request.Host != "" {
 		put(&fields, message.XForwardedHost, x.Request.Host)
 	}
+	if c := x.ClientCertificate; c != nil && x.Listener.TLS.ClientAuth.Forward {
+		appendTo(&fields, message.XForwardedClientCert, c.Forwarded)
+	}
 	if x.ID != "" {
 		put(&fields, message.XRequestID, x.ID) // whatever Connection named
 	}
