@@ -2,13 +2,13 @@ package server
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
 	"os"
 	"time"
 
+	"sluice/internal/certificate"
 	"sluice/internal/model"
 	"sluice/internal/pipeline"
 )
@@ -31,9 +31,14 @@ func (l *Listener) Start() error {
 // header limit are no longer the current ones close after their next response.)
 // No connection is lost. After Release it does nothing.
 //
-// secure is what handshakes are made by from now on, where m has TLS.
-func (l *Listener) Serve(m *model.Listener, secure *tls.Config) {
-	l.secure.Store(secure)
+// secure is what handshakes show from now on, where m has TLS; else nil. The
+// protocols in it are m's.
+func (l *Listener) Serve(m *model.Listener, secure *certificate.Serving) {
+	if secure != nil {
+		shown := *secure
+		shown.Protocols = negotiable(m)
+		l.handshake.Use(shown)
+	}
 	l.mu.Lock()
 	if l.socket == nil {
 		l.mu.Unlock()

@@ -66,12 +66,7 @@ func (c *client) handshake(in *input, m *model.Listener) bool {
 		c.misdirected(in)
 		return false
 	}
-	config := c.listener.secure.Load()
-	if config == nil {
-		c.unopened(errors.New("the listener has no certificates yet"))
-		return false
-	}
-	t := serveTLS(c.conn, bytes.Clone(in.bytes()), config)
+	t := serveTLS(c.conn, bytes.Clone(in.bytes()), c.listener.handshake.Config())
 	in.use(in.buffered())
 	c.conn, in.conn = t, t
 	if err := t.Handshake(); err != nil {
@@ -82,11 +77,25 @@ func (c *client) handshake(in *input, m *model.Listener) bool {
 	if m.TLS.ClientAuth.Mode != model.ClientAuthNone {
 		c.security.certificate = certificate.Client(t.ConnectionState())
 	}
-	return t.ConnectionState().NegotiatedProtocol != acmeProtocol // else the handshake is all
+	return t.ConnectionState().NegotiatedProtocol != certificate.ACMEProtocol // else the handshake is all
 }
 
-// acmeProtocol is what a directory negotiates that validates a name (RFC 8737).
-const acmeProtocol = "acme-tls/1"
+// The names of protocols in TLS (RFC 7301).
+const (
+	alpnH1 = "http/1.1"
+	alpnH2 = "h2"
+)
+
+// negotiable is what clients over TCP may choose from, the preferred one first.
+func negotiable(m *model.Listener) (protocols []string) {
+	if m.Speaks(model.H2) {
+		protocols = append(protocols, alpnH2)
+	}
+	if m.Speaks(model.H1) {
+		protocols = append(protocols, alpnH1)
+	}
+	return protocols
+}
 
 // misdirected answers a client that speaks HTTP without TLS where only TLS is
 // spoken. It is answered in its own language.
@@ -108,7 +117,7 @@ const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 // handshake or, without TLS, by beginning with the preface.
 func (c *client) multiplexes(in *input, m *model.Listener) bool {
 	if c.security != nil {
-		return c.security.tls.ConnectionState().NegotiatedProtocol == "h2"
+		return c.security.tls.ConnectionState().NegotiatedProtocol == alpnH2
 	}
 	if !m.Speaks(model.H2) {
 		return false

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"math"
@@ -70,13 +69,11 @@ func (l *Listener) alternatives() string {
 	return ""
 }
 
-const altSvc = "Alt-Svc"
-
 // alternatively puts Alt-Svc into a copy of fields. What an endpoint says there
 // is about itself.
 func alternatively(fields message.Fields, alternative string) message.Fields {
 	fields = fields.Clone()
-	fields.Set(altSvc, alternative)
+	fields.Put(message.AltSvc, alternative)
 	return fields
 }
 
@@ -105,16 +102,7 @@ func (l *Listener) openQUIC() (*datagrams, error) {
 		return nil, reason(err)
 	}
 	d := &datagrams{listener: l, socket: socket, transport: &quic.Transport{Conn: socket}}
-	secure := &tls.Config{
-		MinVersion: tls.VersionTLS13,
-		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
-			if config := l.secure.Load(); config != nil {
-				return config, nil
-			}
-			return nil, errNoCertificates
-		},
-	}
-	d.accepting, err = d.transport.Listen(http3.ConfigureTLSConfig(secure), &quic.Config{
+	d.accepting, err = d.transport.Listen(l.handshake.QUIC(), &quic.Config{
 		GetConfigForClient: func(*quic.ClientInfo) (*quic.Config, error) { return d.config(), nil },
 	})
 	if err != nil {
@@ -122,8 +110,6 @@ func (l *Listener) openQUIC() (*datagrams, error) {
 	}
 	return d, nil
 }
-
-var errNoCertificates = errors.New("the listener has no certificates yet")
 
 // config is that of a new connection.
 func (d *datagrams) config() *quic.Config {

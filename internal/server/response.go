@@ -178,7 +178,7 @@ func (t *turn) head(withBody bool) {
 	t.x.Identify()
 	h[message.XRequestID.String()] = []string{t.x.ID}
 	if alternative := t.listener.alternatives(); alternative != "" && t.r.TLS != nil && t.r.ProtoMajor == 2 {
-		h[altSvc] = []string{alternative}
+		h[message.AltSvc.String()] = []string{alternative}
 	}
 	if length, told := t.contentLength(withBody); told {
 		h[headerName(&message.Field{Name: "Content-Length", ID: message.ContentLength}, r.Status)] = []string{decimal(length)}

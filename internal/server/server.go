@@ -11,7 +11,6 @@
 package server
 
 import (
-	"crypto/tls"
 	"log/slog"
 	"net"
 	"strings"
@@ -19,6 +18,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"sluice/internal/certificate"
 	"sluice/internal/lease"
 	"sluice/internal/model"
 	"sluice/internal/netloop"
@@ -80,19 +80,19 @@ const keepAliveBody = 256 << 10
 // Serve begins to accept and changes settings, Release ends it. Its methods are
 // safe for concurrent use.
 type Listener struct {
-	address string // as configured
-	service pipeline.Service
-	log     *slog.Logger
-	listen  func(network, address string) (net.Listener, error)
-	counted func(listener string, delta int)
-	limits  limits
-	clock   clock
-	driver  netloop.Driver // nil: net/http serves
-	inputs  buffers[input]
-	heads   buffers[headBuffer]
-	bodies  buffers[bodyBuffer]
-	model   atomic.Pointer[model.Listener] // what new requests are served by
-	secure  atomic.Pointer[tls.Config]     // what new handshakes are made by; nil: no certificates yet
+	address   string // as configured
+	service   pipeline.Service
+	log       *slog.Logger
+	listen    func(network, address string) (net.Listener, error)
+	counted   func(listener string, delta int)
+	limits    limits
+	clock     clock
+	driver    netloop.Driver // nil: net/http serves
+	inputs    buffers[input]
+	heads     buffers[headBuffer]
+	bodies    buffers[bodyBuffer]
+	model     atomic.Pointer[model.Listener] // what new requests are served by
+	handshake *certificate.Handshake         // what connections over TLS begin with
 
 	alternative atomic.Pointer[string] // Alt-Svc of responses over TLS (RFC 7838); nil: none
 
@@ -150,6 +150,7 @@ func newListener(m *model.Listener, o Options) *Listener {
 		address: m.Address, service: o.Service, log: o.Log, listen: o.Listen, driver: o.Driver, counted: o.Connections, limits: standard(),
 		ended: make(chan struct{}), shut: make(chan struct{}), quiet: make(chan struct{}), refusals: make(chan struct{}, maxRefusals), conns: map[member]struct{}{},
 	}
+	l.handshake = certificate.NewHandshake()
 	l.model.Store(m)
 	return l
 }
