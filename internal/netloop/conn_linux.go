@@ -284,7 +284,7 @@ func (c *loopConn) Detach() (net.Conn, error) {
 		return nil, net.ErrClosed
 	}
 	if err := c.loop.control(unix.EPOLL_CTL_DEL, c.descriptor, 0, 0); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("detach: %w", errors.Join(err, c.Close()))
 	}
 	file := os.NewFile(uintptr(c.leave()), "detached")
 	conn, err := net.FileConn(file) // duplicates the descriptor

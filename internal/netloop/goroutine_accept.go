@@ -117,7 +117,9 @@ func (a *goAcceptor) exhausted(err error) {
 func (a *goAcceptor) Take(conn net.Conn) {
 	c, err := a.owner.adopt(conn)
 	if err != nil {
-		a.owner.log.Error("a connection was not taken", "error", err)
+		if !errors.Is(err, ErrStopped) {
+			a.owner.log.Error("a connection was not taken", "error", err)
+		}
 		return
 	}
 	if a.options.Accepted != nil {

@@ -3,13 +3,17 @@
 package netloop
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // TestMisuse has mistakes that would corrupt a loop found at once.
@@ -190,4 +194,27 @@ func TestCloseAwaitsPlaced(t *testing.T) {
 	if accepted.Load() != 1 {
 		t.Errorf("%d were accepted", accepted.Load())
 	}
+}
+
+// TestDetachFails has the system know nothing of a connection that is to be taken
+// out: it is closed.
+func TestDetachFails(t *testing.T) {
+	b, loops := newLoops(t, 1)
+	b.task(t, func(x Executor) {
+		c, peer := pair(t, x, "tcp")
+		own, ok := c.(*loopConn)
+		if !ok {
+			t.Fatalf("it is a %T", c)
+		}
+		if err := loops.all[0].control(unix.EPOLL_CTL_DEL, own.descriptor, 0, 0); err != nil {
+			t.Error(err)
+		}
+		if _, err := c.Detach(); !errors.Is(err, unix.ENOENT) {
+			t.Errorf("detach: %v", err)
+		}
+		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("read: %v", err)
+		}
+		x.Block(func() { wantEnd(t, peer) })
+	})
 }

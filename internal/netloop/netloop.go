@@ -140,7 +140,8 @@ type Conn interface {
 	// written and not sent is dropped.
 	Reset()
 	// Detach takes the socket away from the executor; the caller owns it. The
-	// Conn is closed afterwards. Nobody may wait in it.
+	// Conn is closed afterwards; after an error so is the connection. Nobody may
+	// wait in it.
 	Detach() (net.Conn, error)
 	// LocalAddr is this end; nil, if it is not known.
 	LocalAddr() net.Addr
