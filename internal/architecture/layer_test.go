@@ -30,6 +30,7 @@ var table = map[string]place{
 
 	"internal/wire":        {layer: 1},
 	"internal/netloop":     {layer: 1},
+	"internal/h2":          {layer: 1},
 	"internal/config":      {layer: 1},
 	"internal/router":      {layer: 1},
 	"internal/pipeline":    {layer: 1},
@@ -104,9 +105,10 @@ func importsPointDown(p *pkg, report func(token.Pos, string)) {
 	}
 }
 
-// knowHTTP are the packages that may know net/http: the two adapters, the admin
+// knowHTTP are the packages that may know net/http: the two adapters, the
+// HTTP/2 connection that serves one of them by http.Handler, the admin
 // API, and the commands that talk to it. All others know internal/message.
-var knowHTTP = map[string]bool{"internal/server": true, "internal/transport": true, "internal/admin": true, "cmd/sluice": true}
+var knowHTTP = map[string]bool{"internal/h2": true, "internal/server": true, "internal/transport": true, "internal/admin": true, "cmd/sluice": true}
 
 func netHTTPStaysAtTheBorder(p *pkg, report func(token.Pos, string)) {
 	if knowHTTP[p.path] || table[p.path].test {

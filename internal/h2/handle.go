@@ -1,0 +1,82 @@
+package h2
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime/debug"
+
+	"golang.org/x/net/http2"
+)
+
+// run serves a stream, and writes what came of it where nobody else writes: the
+// goroutine is there already.
+func (c *Conn) run(s *stream) {
+	whole := s.serve() && s.response.finish()
+	c.mu.Lock()
+	s.conclude(whole)
+	c.running--
+	c.left()
+	if len(c.waiting) > 0 && !c.over {
+		next := c.waiting[0]
+		c.waiting = c.waiting[1:]
+		c.running++
+		go c.run(next)
+	}
+	writes := c.writes()
+	if c.over {
+		c.quiet.Broadcast()
+	}
+	c.mu.Unlock()
+	c.tell()
+	if writes {
+		c.write()
+	}
+}
+
+// serve runs the handler, and tells whether it returned.
+func (s *stream) serve() (returned bool) {
+	defer func() {
+		value := recover()
+		if value == nil {
+			return
+		}
+		if err, ok := value.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+			return
+		}
+		s.conn.options.Log.Error("a handler panicked", "peer", s.conn.remote, "panic", fmt.Sprint(value), "stack", string(debug.Stack()))
+	}()
+	s.handler.ServeHTTP(&s.response, s.request)
+	return true
+}
+
+// conclude ends a stream whose handler is done. A response that is whole stands;
+// any other the client must not take for one. The caller holds mu.
+func (s *stream) conclude(whole bool) {
+	c := s.conn
+	s.reading.stop()
+	s.writing.stop()
+	if s.stall != nil {
+		s.stall.Stop()
+	}
+	if s.response.hold != nil {
+		c.options.Buffers.giveHold(s.response.hold)
+		s.response.hold = nil
+	}
+	if s.request.MultipartForm != nil {
+		_ = s.request.MultipartForm.RemoveAll() // temporary files: nobody to tell
+	}
+	if whole && s.gone == nil {
+		c.resets.earn(1)
+		c.control.earn(4) // clients open windows, and set priorities, for each request
+	}
+	switch {
+	case s.gone != nil:
+	case !s.finished || !whole && !s.ended:
+		s.reset(http2.ErrCodeInternal, http.ErrAbortHandler)
+	case !s.ended:
+		s.reset(http2.ErrCodeNo, errStreamOver) // RFC 9113 8.1: the rest is not wanted
+	default:
+		s.kill(errStreamOver)
+	}
+}

@@ -1,0 +1,375 @@
+package h2
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+	"golang.org/x/net/http2/hpack"
+)
+
+// pseudo are the fields that make a request's first line (RFC 9113 8.3.1).
+type pseudo struct {
+	method, scheme, authority, path, protocol string
+	seen                                      pseudoSet
+}
+
+type pseudoSet uint8
+
+const (
+	seenMethod pseudoSet = 1 << iota
+	seenScheme
+	seenAuthority
+	seenPath
+	seenProtocol
+)
+
+// take takes a field; it may be there once.
+func (p *pseudo) take(field *hpack.HeaderField) error {
+	var which pseudoSet
+	var where *string
+	switch field.Name {
+	case ":method":
+		which, where = seenMethod, &p.method
+	case ":scheme":
+		which, where = seenScheme, &p.scheme
+	case ":authority":
+		which, where = seenAuthority, &p.authority
+	case ":path":
+		which, where = seenPath, &p.path
+	case ":protocol":
+		which, where = seenProtocol, &p.protocol
+	default:
+		return ErrPseudoField
+	}
+	if p.seen&which != 0 {
+		return ErrPseudoField
+	}
+	p.seen |= which
+	*where = field.Value
+	return nil
+}
+
+// check holds them to RFC 9113 8.3.1 and 8.5 and to RFC 8441 4.
+func (p *pseudo) check() error {
+	const whole = seenMethod | seenScheme | seenPath
+	switch {
+	case p.seen&seenProtocol != 0 && (p.method != http.MethodConnect || p.protocol == "" || p.seen&seenAuthority == 0):
+		return ErrPseudoField
+	case p.method == http.MethodConnect && p.seen&seenProtocol == 0:
+		if p.seen != seenMethod|seenAuthority {
+			return ErrPseudoField
+		}
+	case p.seen&whole != whole:
+		return ErrPseudoField
+	case !httpguts.ValidHeaderFieldName(p.method): // a token as well
+		return ErrMethod
+	case p.scheme != "http" && p.scheme != "https":
+		return ErrScheme
+	case !validPath(p.path, p.method):
+		return ErrPath
+	}
+	if p.seen&seenAuthority != 0 && (p.authority == "" || strings.Contains(p.authority, "@") || !httpguts.ValidHostHeader(p.authority)) {
+		return ErrAuthority
+	}
+	return nil
+}
+
+// validPath tells whether a :path is one, as far as it matters for framing
+// elsewhere. What its escapes mean is for others to say.
+func validPath(path, method string) bool {
+	if path == "*" {
+		return method == http.MethodOptions
+	}
+	if path == "" || path[0] != '/' {
+		return false
+	}
+	for i := range len(path) {
+		if path[i] <= ' ' || path[i] == 0x7f {
+			return false
+		}
+	}
+	return true
+}
+
+// request makes the request of a stream from the header block, or says which rule
+// that breaks. It runs without mu: nobody else knows the stream.
+func (c *Conn) request(s *stream) error {
+	b := &c.block
+	s.ended = b.endStream
+	var line pseudo
+	fields := b.fields
+	for len(fields) > 0 && fields[0].IsPseudo() {
+		if err := line.take(&fields[0]); err != nil {
+			return err
+		}
+		if !validValue(fields[0].Value) {
+			return ErrFieldValue
+		}
+		fields = fields[1:]
+	}
+	r := &http.Request{
+		Method: line.method, Host: line.authority, RequestURI: line.path, RemoteAddr: c.remote,
+		Proto: "HTTP/2.0", ProtoMajor: 2, TLS: c.options.TLS, ContentLength: -1,
+	}
+	if b.tooLong || len(fields) > b.lines {
+		s.handler, r.Header = c.options.Oversized, http.Header{}
+	} else {
+		if err := line.check(); err != nil {
+			return err
+		}
+		header := header{conn: c, stream: s, request: r, values: make([]string, 0, len(fields)+1)}
+		if err := header.fill(fields); err != nil {
+			return err
+		}
+		if err := header.host(&line); err != nil {
+			return err
+		}
+	}
+	if s.length >= 0 {
+		r.ContentLength = s.length
+	}
+	r.Body = &s.body
+	if s.ended {
+		if s.length > 0 {
+			return ErrLength
+		}
+		r.Body, r.ContentLength = http.NoBody, 0
+	}
+	if line.protocol != "" {
+		r.Header[":protocol"] = []string{line.protocol}
+	} else if line.method == http.MethodConnect {
+		r.RequestURI = line.authority
+	}
+	s.locate(r)
+	ctx, cancel := context.WithCancelCause(c.values)
+	s.cancel = cancel
+	s.request = r.WithContext(ctx)
+	return nil
+}
+
+// locate sets the URL, as net/http's server does. A path that is none is left to
+// the handler, which can say so to the client.
+func (s *stream) locate(r *http.Request) {
+	r.URL = &s.target
+	switch {
+	case r.Method == http.MethodConnect && !strings.HasPrefix(r.RequestURI, "/"):
+		s.target.Host = r.RequestURI
+	case strings.ContainsAny(r.RequestURI, "%#[]"), r.RequestURI == "*":
+		if parsed, err := url.ParseRequestURI(r.RequestURI); err == nil {
+			s.target = *parsed
+			return
+		}
+		fallthrough
+	default:
+		path, query, marked := strings.Cut(r.RequestURI, "?")
+		s.target.Path, s.target.RawQuery, s.target.ForceQuery = path, query, marked && query == ""
+	}
+}
+
+// header makes a request's header of fields.
+type header struct {
+	conn    *Conn
+	stream  *stream
+	request *http.Request
+	values  []string // one piece of memory for the lists of values
+	host1   string   // of Host
+	hosts   int
+	cookies int
+}
+
+func (h *header) fill(fields []hpack.HeaderField) error {
+	into := make(http.Header, len(fields))
+	h.request.Header = into
+	for i := range fields {
+		field := &fields[i]
+		if err := checkField(field); err != nil {
+			return err
+		}
+		switch field.Name {
+		case "host":
+			h.host1 = field.Value
+			h.hosts++
+			continue
+		case "cookie":
+			h.cookies++
+			if h.cookies > 1 {
+				continue
+			}
+		case "content-length":
+			if err := h.length(field.Value); err != nil {
+				return err
+			}
+			if into["Content-Length"] != nil {
+				continue // the same
+			}
+		}
+		name := h.conn.canonical(field.Name)
+		if lines := into[name]; lines != nil {
+			into[name] = append(lines, field.Value)
+			continue
+		}
+		h.values = append(h.values, field.Value)
+		at := len(h.values) - 1
+		into[name] = h.values[at : at+1 : at+1]
+	}
+	if h.cookies > 1 {
+		into["Cookie"] = []string{crumbs(fields, h.cookies)}
+	}
+	h.expect()
+	h.announced()
+	return nil
+}
+
+// crumbs joins the lines of Cookie (RFC 9113 8.2.3).
+func crumbs(fields []hpack.HeaderField, n int) string {
+	lines := make([]string, 0, n)
+	for i := range fields {
+		if fields[i].Name == "cookie" {
+			lines = append(lines, fields[i].Value)
+		}
+	}
+	return strings.Join(lines, "; ")
+}
+
+// length takes a Content-Length (RFC 9113 8.1.1).
+func (h *header) length(value string) error {
+	for i := range len(value) {
+		if value[i] < '0' || value[i] > '9' {
+			return ErrLength
+		}
+	}
+	n, err := strconv.ParseInt(value, 10, 64)
+	if err != nil || h.stream.length >= 0 && h.stream.length != n {
+		return ErrLength
+	}
+	h.stream.length = n
+	return nil
+}
+
+// expect takes "Expect: 100-continue" out: the first Read of the body answers it.
+func (h *header) expect() {
+	lines := h.request.Header["Expect"]
+	if lines == nil || !httpguts.HeaderValuesContainsToken(lines, "100-continue") {
+		return
+	}
+	delete(h.request.Header, "Expect")
+	h.stream.proceed = !h.stream.ended
+}
+
+// announced takes the names of trailers out, as net/http does.
+func (h *header) announced() {
+	lines := h.request.Header["Trailer"]
+	if lines == nil {
+		return
+	}
+	delete(h.request.Header, "Trailer")
+	for _, line := range lines {
+		for name := range strings.SplitSeq(line, ",") {
+			name = http.CanonicalHeaderKey(strings.Trim(name, " \t"))
+			if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidTrailerHeader(name) {
+				continue
+			}
+			if h.request.Trailer == nil {
+				h.request.Trailer = http.Header{}
+			}
+			h.request.Trailer[name] = nil
+		}
+	}
+}
+
+// host holds Host and :authority to each other (RFC 9113 8.3.1).
+func (h *header) host(line *pseudo) error {
+	switch {
+	case h.hosts == 0:
+		return nil
+	case h.hosts > 1, !httpguts.ValidHostHeader(h.host1), strings.Contains(h.host1, "@"):
+		return ErrAuthority
+	case line.seen&seenAuthority == 0:
+		h.request.Host = h.host1
+		return nil
+	}
+	port := ":80"
+	if line.scheme == "https" {
+		port = ":443"
+	}
+	if !strings.EqualFold(strings.TrimSuffix(h.host1, port), strings.TrimSuffix(line.authority, port)) {
+		return ErrAuthority
+	}
+	return nil
+}
+
+// checkField holds a field that is no pseudo-header field to RFC 9113 8.2.
+func checkField(field *hpack.HeaderField) error {
+	if !validName(field.Name) {
+		if field.IsPseudo() {
+			return ErrPseudoField
+		}
+		return ErrFieldName
+	}
+	if !validValue(field.Value) {
+		return ErrFieldValue
+	}
+	switch field.Name {
+	case "connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade":
+		return ErrConnField
+	case "te":
+		if field.Value != "trailers" {
+			return ErrConnField
+		}
+	}
+	return nil
+}
+
+func validName(name string) bool {
+	for i := range len(name) {
+		if 'A' <= name[i] && name[i] <= 'Z' {
+			return false
+		}
+	}
+	return httpguts.ValidHeaderFieldName(name)
+}
+
+func validValue(value string) bool {
+	if value == "" {
+		return true
+	}
+	if first, last := value[0], value[len(value)-1]; first == ' ' || first == '\t' || last == ' ' || last == '\t' {
+		return false
+	}
+	return httpguts.ValidHeaderFieldValue(value)
+}
+
+// trailers takes the fields behind the content (RFC 9113 8.1). The caller holds
+// mu.
+func (c *Conn) trailers(s *stream) error {
+	b := &c.block
+	switch {
+	case s.ended:
+		return c.faultStream(s, ErrClosedStream)
+	case !b.endStream:
+		return c.faultStream(s, ErrTrailers)
+	case b.selfish:
+		return c.faultStream(s, ErrSelfDepend)
+	case b.tooLong || len(b.fields) > b.lines:
+		return c.faultStream(s, ErrTrailersLarge)
+	case s.length >= 0 && s.received != s.length:
+		return c.faultStream(s, ErrLength)
+	}
+	for i := range b.fields {
+		if err := checkField(&b.fields[i]); err != nil {
+			return c.faultStream(s, err)
+		}
+	}
+	for _, field := range b.fields {
+		field.Name = c.canonical(field.Name)
+		if httpguts.ValidTrailerHeader(field.Name) { // RFC 9110 6.5.1: others mean nothing there
+			s.trailer = append(s.trailer, field)
+		}
+	}
+	s.endRemote()
+	return nil
+}
