@@ -37,6 +37,7 @@ var table = map[string]place{
 	"internal/telemetry":   {layer: 1},
 	"internal/certificate": {layer: 1},
 
+	"internal/acme":          {layer: 2},
 	"internal/server":        {layer: 2},
 	"internal/transport":     {layer: 2},
 	"internal/upstream":      {layer: 2},
@@ -106,9 +107,10 @@ func importsPointDown(p *pkg, report func(token.Pos, string)) {
 }
 
 // knowHTTP are the packages that may know net/http: the two adapters, the
-// HTTP/2 connection that serves one of them by http.Handler, the admin
-// API, and the commands that talk to it. All others know internal/message.
-var knowHTTP = map[string]bool{"internal/h2": true, "internal/server": true, "internal/transport": true, "internal/admin": true, "cmd/sluice": true}
+// HTTP/2 connection that serves one of them by http.Handler, acme, whose library
+// asks a directory by an http.Client, the admin API, and the commands that talk
+// to it. All others know internal/message.
+var knowHTTP = map[string]bool{"internal/acme": true, "internal/h2": true, "internal/server": true, "internal/transport": true, "internal/admin": true, "cmd/sluice": true}
 
 func netHTTPStaysAtTheBorder(p *pkg, report func(token.Pos, string)) {
 	if knowHTTP[p.path] || table[p.path].test {

@@ -1,0 +1,499 @@
+package acme
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/binary"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"golang.org/x/net/dns/dnsmessage"
+
+	"sluice/internal/lease"
+	"sluice/internal/model"
+)
+
+// programs are built once, when the first test wants them, into a folder that
+// TestMain removes.
+var programs struct{ pebble func() (string, error) }
+
+func TestMain(m *testing.M) {
+	if os.Getenv(holderVariable) != "" {
+		holdLock()
+		return
+	}
+	os.Exit(func() int {
+		folder, err := os.MkdirTemp("", "acme")
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer os.RemoveAll(folder)
+		programs.pebble = sync.OnceValues(func() (string, error) {
+			path := filepath.Join(folder, "pebble")
+			build := exec.Command("go", "-C", "../../tools/peers", "build", "-o", path, "github.com/letsencrypt/pebble/v2/cmd/pebble")
+			if out, err := build.CombinedOutput(); err != nil {
+				return "", fmt.Errorf("build Pebble: %w\n%s", err, out)
+			}
+			return path, nil
+		})
+		status := m.Run()
+		if err := goleak.Find(); status == 0 && err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			status = 1
+		}
+		return status
+	}())
+}
+
+// patience is how long a test waits for what must happen.
+const patience = time.Minute
+
+func waitFor(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); !condition(); {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain: %s", what)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// journal is a log that tests read.
+type journal struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (j *journal) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(p)
+}
+
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.String()
+}
+
+func (j *journal) count(text string) int { return strings.Count(j.String(), text) }
+
+// newLog is a log of everything, shown where the test fails.
+func newLog(t *testing.T) (*slog.Logger, *journal) {
+	t.Helper()
+	j := &journal{}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("log:\n%s", j)
+		}
+	})
+	return slog.New(slog.NewTextHandler(j, &slog.HandlerOptions{Level: slog.LevelDebug})), j
+}
+
+// authority signs certificates for tests.
+type authority struct {
+	leaf *x509.Certificate
+	key  *ecdsa.PrivateKey
+	file string // PEM
+}
+
+func newAuthority(t *testing.T, folder string) *authority {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test authority"}, IsCA: true, BasicConstraintsValid: true,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if template, err = x509.ParseCertificate(der); err != nil {
+		t.Fatal(err)
+	}
+	a := &authority{leaf: template, key: key, file: filepath.Join(folder, "authority.pem")}
+	writePEM(t, a.file, "CERTIFICATE", der)
+	return a
+}
+
+// issue writes a certificate for loopback and its key.
+func (a *authority) issue(t *testing.T, folder string, names ...string) (cert, key string) {
+	t.Helper()
+	own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), DNSNames: names, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.leaf, &own.PublicKey, a.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := x509.MarshalECPrivateKey(own)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, key = filepath.Join(folder, "cert.pem"), filepath.Join(folder, "key.pem")
+	writePEM(t, cert, "CERTIFICATE", der)
+	writePEM(t, key, "EC PRIVATE KEY", text)
+	return cert, key
+}
+
+func writePEM(t *testing.T, file, kind string, der []byte) {
+	t.Helper()
+	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// freePort is a port that nobody had a moment ago.
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// directory is Pebble, an ACME directory that asks for challenges in earnest.
+type directory struct {
+	t        *testing.T
+	folder   string
+	port     int
+	manage   int
+	root     *authority
+	output   *journal
+	command  *exec.Cmd
+	ended    chan struct{}
+	resolver string
+	client   *http.Client
+}
+
+// newDirectory prepares a Pebble which asks at the ports of the site and whose
+// certificates live for so long. It does not run yet.
+func newDirectory(t *testing.T, s *site, life time.Duration) *directory {
+	t.Helper()
+	folder := t.TempDir()
+	d := &directory{t: t, folder: folder, port: freePort(t), manage: freePort(t), root: newAuthority(t, folder), output: &journal{}, resolver: newResolver(t)}
+	cert, key := d.root.issue(t, folder, "localhost")
+	config := map[string]any{"pebble": map[string]any{
+		"listenAddress": fmt.Sprintf("127.0.0.1:%d", d.port), "managementListenAddress": fmt.Sprintf("127.0.0.1:%d", d.manage),
+		"certificate": cert, "privateKey": key, "httpPort": s.httpPort, "tlsPort": s.tlsPort, "keyAlgorithm": "ecdsa",
+		"domainBlocklist": []string{"blocked.example"},
+		"retryAfter":      map[string]int{"authz": 1, "order": 1},
+		"profiles":        map[string]any{"default": map[string]any{"description": "as told", "validityPeriod": int(life / time.Second)}},
+	}}
+	text, err := json.Marshal(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, "pebble.json"), text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	roots := x509.NewCertPool()
+	roots.AddCert(d.root.leaf)
+	d.client = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, DisableKeepAlives: true}}
+	t.Cleanup(func() {
+		d.stop()
+		if t.Failed() {
+			t.Logf("pebble:\n%s", d.output)
+		}
+	})
+	return d
+}
+
+func (d *directory) url() string { return fmt.Sprintf("https://127.0.0.1:%d/dir", d.port) }
+
+// start runs it, with an empty memory, and waits until it answers.
+func (d *directory) start() {
+	d.t.Helper()
+	program, err := programs.pebble()
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	d.command = exec.Command(program, "-config", filepath.Join(d.folder, "pebble.json"), "-dnsserver", d.resolver)
+	d.command.Env = append(os.Environ(), "PEBBLE_VA_NOSLEEP=1", "PEBBLE_WFE_NONCEREJECT=0", "PEBBLE_AUTHZREUSE=0")
+	d.command.Stdout, d.command.Stderr = d.output, d.output
+	if err := d.command.Start(); err != nil {
+		d.t.Fatal(err)
+	}
+	d.ended = make(chan struct{})
+	go func() {
+		_ = d.command.Wait()
+		close(d.ended)
+	}()
+	for _, url := range []string{d.url(), d.managed("/roots/0")} {
+		waitFor(d.t, "Pebble answers", func() bool {
+			select {
+			case <-d.ended:
+				d.t.Fatalf("Pebble ended")
+			default:
+			}
+			_, err := d.read(http.MethodGet, url, nil)
+			return err == nil
+		})
+	}
+}
+
+func (d *directory) stop() {
+	if d.command != nil {
+		_ = d.command.Process.Kill()
+		<-d.ended
+		d.command = nil
+	}
+}
+
+func (d *directory) managed(path string) string {
+	return fmt.Sprintf("https://127.0.0.1:%d%s", d.manage, path)
+}
+
+func (d *directory) read(method, url string, body io.Reader) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, method, url, body)
+	if err != nil {
+		return nil, err
+	}
+	response, err := d.client.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", response.Status, text)
+	}
+	return text, err
+}
+
+// issuedBy are the authorities of the certificates that it issues.
+func (d *directory) issuedBy() *x509.CertPool {
+	d.t.Helper()
+	text, err := d.read(http.MethodGet, d.managed("/roots/0"), nil)
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		d.t.Fatalf("no root in %q", text)
+	}
+	return pool
+}
+
+// issued counts its certificates.
+func (d *directory) issued() int { return d.output.count("Issued certificate serial") }
+
+// settings are those of a listener that uses the directory.
+func (d *directory) settings(storage string, domains ...string) model.ACME {
+	return model.ACME{Email: "ops@example.com", Domains: domains, Directory: d.url(), CAFile: d.root.file, Storage: storage}
+}
+
+// newResolver is a DNS server on TCP, for which every name is on loopback.
+func newResolver(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var serving sync.WaitGroup
+	serving.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			serving.Go(func() { resolve(conn) })
+		}
+	})
+	t.Cleanup(func() {
+		l.Close()
+		serving.Wait()
+	})
+	return l.Addr().String()
+}
+
+func resolve(conn net.Conn) {
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+	var size [2]byte
+	if _, err := io.ReadFull(conn, size[:]); err != nil {
+		return
+	}
+	question := make([]byte, binary.BigEndian.Uint16(size[:]))
+	if _, err := io.ReadFull(conn, question); err != nil {
+		return
+	}
+	var message dnsmessage.Message
+	if err := message.Unpack(question); err != nil || len(message.Questions) != 1 {
+		return
+	}
+	message.Response, message.Authoritative, message.Additionals = true, true, nil
+	if asked := message.Questions[0]; asked.Type == dnsmessage.TypeA {
+		message.Answers = []dnsmessage.Resource{{
+			Header: dnsmessage.ResourceHeader{Name: asked.Name, Class: asked.Class, TTL: 1},
+			Body:   &dnsmessage.AResource{A: [4]byte{127, 0, 0, 1}},
+		}}
+	}
+	answer, err := message.AppendPack([]byte{0, 0})
+	if err != nil {
+		return
+	}
+	binary.BigEndian.PutUint16(answer, uint16(len(answer)-2))
+	_, _ = conn.Write(answer)
+}
+
+// site is what a gateway's listeners are to a Manager: cleartext HTTP that asks
+// HTTPChallenge first, and TLS by GetCertificate.
+type site struct {
+	httpPort, tlsPort int
+	manager           atomic.Pointer[Manager]
+	challenged        func() // called whenever a challenge was answered
+	byHTTP, byTLS     atomic.Int32
+	log               *slog.Logger
+	journal           *journal
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	s := &site{}
+	s.log, s.journal = newLog(t)
+	plain, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	secure, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{
+		NextProtos: []string{"http/1.1", Protocol},
+		GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+			m := s.manager.Load()
+			if m == nil {
+				return nil, nil
+			}
+			certificate, err := m.GetCertificate(hello)
+			if Challenges(hello) && err == nil {
+				s.byTLS.Add(1)
+				if s.challenged != nil {
+					s.challenged()
+				}
+			}
+			return certificate, err
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.httpPort, s.tlsPort = plain.Addr().(*net.TCPAddr).Port, secure.Addr().(*net.TCPAddr).Port
+	server := &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(s.serveHTTP)}
+	var serving sync.WaitGroup
+	serving.Go(func() { _ = server.Serve(plain) })
+	serving.Go(func() {
+		for {
+			conn, err := secure.Accept()
+			if err != nil {
+				return
+			}
+			serving.Go(func() {
+				defer conn.Close()
+				_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+				_ = conn.(*tls.Conn).Handshake()
+			})
+		}
+	})
+	t.Cleanup(func() {
+		server.Close()
+		secure.Close()
+		serving.Wait()
+	})
+	return s
+}
+
+func (s *site) serveHTTP(w http.ResponseWriter, r *http.Request) {
+	m := s.manager.Load()
+	if m == nil {
+		http.NotFound(w, r)
+		return
+	}
+	body, ok := m.HTTPChallenge(r.Host, r.URL.Path)
+	if !ok {
+		http.NotFound(w, r)
+		return
+	}
+	s.byHTTP.Add(1)
+	if s.challenged != nil {
+		s.challenged()
+	}
+	_, _ = io.WriteString(w, body)
+}
+
+// handshake returns the certificate that a client of a name gets.
+func (s *site) handshake(name string, roots *x509.CertPool) (*x509.Certificate, error) {
+	dialer := tls.Dialer{NetDialer: &net.Dialer{Timeout: 5 * time.Second}, Config: &tls.Config{ServerName: name, RootCAs: roots, NextProtos: []string{"http/1.1"}}}
+	conn, err := dialer.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", s.tlsPort))
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	return conn.(*tls.Conn).ConnectionState().PeerCertificates[0], nil
+}
+
+// quick is a pace for tests.
+func quick() pace {
+	p := usualPace()
+	p.check, p.firstLoad = 50*time.Millisecond, 5*time.Second
+	p.unreached = backoff{50 * time.Millisecond, 200 * time.Millisecond}
+	p.refused = backoff{100 * time.Millisecond, time.Second}
+	p.lock = time.Second
+	return p
+}
+
+// serve starts a Manager and shows it at the site until the test, or what is
+// returned, ends it.
+func (s *site) serve(t *testing.T, settings model.ACME, options Options, p pace) (*Manager, func()) {
+	t.Helper()
+	options.Log = s.log
+	var registry lease.Registry
+	set := registry.NewSet()
+	m := lease.Acquire(set, "manager", func() *Manager { return build(settings, options, p) })
+	s.manager.Store(m)
+	if err := set.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	end := sync.OnceFunc(func() {
+		set.Release()
+		select {
+		case <-m.Done():
+		case <-time.After(patience):
+			t.Error("a released manager does not end")
+		}
+	})
+	t.Cleanup(end)
+	return m, end
+}
