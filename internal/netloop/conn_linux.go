@@ -99,6 +99,9 @@ func (c *loopConn) wait(ready *bool, waiter **task, until *int64) error {
 	}
 }
 
+// Await waits until something can probably be read.
+func (c *loopConn) Await() error { return c.wait(&c.readable, &c.reader, &c.readUntil) }
+
 // Readable waits until a Read would not wait.
 func (c *loopConn) Readable() error {
 	for {

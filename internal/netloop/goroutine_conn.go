@@ -147,6 +147,10 @@ func (c *goConn) cannotSend() error {
 	return c.sendFailure
 }
 
+// Await leaves the waiting to Read: asking the poller would cost more than a
+// buffer is worth.
+func (c *goConn) Await() error { return c.failed() }
+
 // Readable waits until a Read would not wait. The look before the wait cannot
 // be spared: the poller tells of what comes after it. Nor can the one after it:
 // what it tells may be of bytes that were read in the meantime.

@@ -108,6 +108,10 @@ type Conn interface {
 	// WriteFrom is Write of all that a pipe holds. After an error the rest is
 	// still in the pipe.
 	WriteFrom(p *Pipe) (int, error)
+	// Await waits, on a loop, until the system has told of something to read, so
+	// that no buffer need be held meanwhile; a Read after it may still wait. On
+	// goroutines it returns at once. Errors are those of Read but for io.EOF.
+	Await() error
 	// Readable waits until a Read would not wait. It needs no buffer.
 	Readable() error
 	// Stale tells, without waiting, whether the peer has closed or sent

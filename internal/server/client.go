@@ -84,7 +84,7 @@ func (l *Listener) serve(conn netloop.Conn) (rest bool, until time.Time) {
 	}
 	c.busy.Store(true)
 	in := l.inputs.get()
-	in.begin(conn)
+	in.begin(conn, &l.heads)
 	defer func() {
 		in.end()
 		l.inputs.put(in)

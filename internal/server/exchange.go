@@ -160,6 +160,7 @@ func (e *exchange) run() bool {
 	c.exchange.Store(e)
 	c.active.Store(true)
 	if e.content.none() {
+		e.content.in.spare()
 		e.watch()
 	}
 	if e.request.Protocol == message.HTTP11 {

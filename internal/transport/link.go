@@ -31,13 +31,14 @@ type link struct {
 	own     bool    // ctx is the engine's, and so is the body
 	target  *target // of the guard, where its end is not exact
 	before  int64   // written, when the attempt began
-	request []byte  // the head of the request with a small body, until a byte has come
+	request []byte  // the head of the request with a small body, until a byte has come or the buffer is given back
 	whole   bool    // there is no more of the request
+	bare    bool    // it has no body
 	sender  *sender // of a larger body; nil: none
 	holding bool    // the body is held back for a 100 (Continue)
 	seen    bool    // the endpoint may have seen the request on another connection
 
-	buffer   *buffer // nil: given back
+	buffer   *buffer // nil: given back, for now or for good
 	data     []byte  // what came is in data[from:to]
 	from, to int
 	came     bool // anything has come
@@ -93,7 +94,8 @@ func (l *link) reuse() {
 func (l *link) begin(ctx context.Context, own bool, try *pipeline.Attempt, b *buffer, request []byte) {
 	l.ctx, l.own, l.try = ctx, own, try
 	l.before, l.request, l.whole = l.written, request, false
-	l.buffer, l.data, l.from, l.to, l.came = b, b[:], 0, 0, false
+	l.lend(b)
+	l.came = false
 	l.informed, l.closing, l.seen = 0, false, false
 	if own {
 		l.guard = netloop.NewGuard(ctx, l.shelf.executor, l.conn)
@@ -122,6 +124,9 @@ func (l *link) end() {
 	defer l.mu.Unlock()
 	l.head, l.hold, l.look = time.Time{}, time.Time{}, time.Time{}
 }
+
+// lend gives the attempt a buffer.
+func (l *link) lend(b *buffer) { l.buffer, l.data, l.from, l.to = b, b[:], 0, 0 }
 
 // drain gives the buffer back.
 func (l *link) drain() {

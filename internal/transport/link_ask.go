@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"os"
 	"syscall"
 	"time"
 
@@ -15,7 +16,7 @@ import (
 // carry sends the request with its body, nil where there is none, and reads the
 // head of the response.
 func (l *link) carry(body io.ReadCloser) error {
-	if body != nil {
+	if l.bare = body == nil; !l.bare {
 		if err := l.attach(body); err != nil {
 			return err
 		}
@@ -63,7 +64,45 @@ func (l *link) ask() error {
 	if isKnown(err) {
 		return err
 	}
+	if err == nil && l.bare {
+		l.drain()
+		l.request = nil // it can be made again
+	}
 	return l.response()
+}
+
+// await waits for the response, and takes a buffer when it comes: the attempts
+// that wait need none, and those that do not share the few that the processor
+// still has.
+func (l *link) await() error {
+	l.hasten()
+	for {
+		err := l.conn.Await()
+		if err == nil {
+			l.lend(l.pool.engine.takeBuffer())
+			return nil
+		}
+		if !errors.Is(err, os.ErrDeadlineExceeded) {
+			return err
+		}
+		if err := l.overdue(); err != nil {
+			return err
+		}
+	}
+}
+
+// again makes the head of a request without a body once more.
+func (l *link) again() error {
+	l.drain()
+	b := l.pool.engine.takeBuffer()
+	request, err := wire.AppendRequestHead(b[:0], l.try.Request, wire.Framing{})
+	if err != nil {
+		l.pool.engine.buffers.Put(b)
+		return pipeline.NewError(pipeline.BadRequest, err)
+	}
+	l.lend(b)
+	l.request = request
+	return nil
 }
 
 // isKnown tells whether an error says what it means, as that of a time-out does.
@@ -141,6 +180,11 @@ func (l *link) arrived(err error) bool {
 // replace makes another connection for an attempt whose own has died, in its
 // place. After an error the attempt is over.
 func (p *pool) replace(l *link) (*link, error) {
+	if l.request == nil {
+		if err := l.again(); err != nil {
+			return nil, l.fail(err)
+		}
+	}
 	l.unguard()
 	l.drop()
 	next, err := p.connect(l.ctx, l.shelf, l.try.Watch, l.seen)
@@ -152,7 +196,7 @@ func (p *pool) replace(l *link) (*link, error) {
 		return nil, err
 	}
 	next.begin(l.ctx, l.own, l.try, l.buffer, l.request)
-	next.sender, next.holding = l.sender, l.holding
+	next.sender, next.holding, next.bare = l.sender, l.holding, l.bare
 	l.buffer, l.sender = nil, nil
 	l.end()
 	return next, nil
@@ -187,6 +231,11 @@ func (l *link) response() error {
 			}
 			if l.try.Watch != nil {
 				l.try.Watch.Touch() // a part of the head is bytes, too
+			}
+		}
+		if l.data == nil {
+			if err := l.await(); err != nil {
+				return err
 			}
 		}
 		l.makeRoom()
