@@ -163,7 +163,7 @@ func (c *Conn) end(err error) {
 	c.clock.stop()
 	c.ending, c.over = true, true
 	if rule != nil {
-		c.note("a client broke a rule of HTTP/2", err)
+		c.options.Log.Debug("a client broke a rule of HTTP/2", "peer", c.remote, "error", err)
 		c.sayGoAway(c.clock.lastID(c.maxID), rule.Code, rule.Rule)
 	}
 	cause := err
@@ -288,9 +288,4 @@ func (c *Conn) lost(err error) error {
 		return ErrHeaderTimeout
 	}
 	return broken(err)
-}
-
-// note logs what a client did.
-func (c *Conn) note(message string, err error) {
-	c.options.Log.Debug(message, "peer", c.remote, "error", err)
 }

@@ -114,7 +114,7 @@ func (c *Conn) frame(header http2.FrameHeader) error {
 		switch {
 		case header.Type == http2.FrameWindowUpdate && errors.As(err, &stream):
 			return c.fault(header.StreamID, ErrWindowZero)
-		case errors.Is(err, io.ErrUnexpectedEOF) && header.Flags.Has(http2.FlagHeadersPadded|http2.FlagHeadersPriority):
+		case errors.Is(err, io.ErrUnexpectedEOF) && header.Flags&(http2.FlagHeadersPadded|http2.FlagHeadersPriority) != 0:
 			return ErrFrameSize // the frame is too short for what it says, or the connection broke
 		}
 		return c.misread(err)

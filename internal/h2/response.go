@@ -75,7 +75,12 @@ func (r *response) inform(status int) {
 
 // Write takes content. Errors: http.ErrBodyNotAllowed, http.ErrContentLength,
 // os.ErrDeadlineExceeded past the write deadline, or why the stream is over.
-func (r *response) Write(p []byte) (int, error) {
+func (r *response) Write(p []byte) (int, error) { return write(r, p) }
+
+// WriteString is Write.
+func (r *response) WriteString(text string) (int, error) { return write(r, text) }
+
+func write[T []byte | string](r *response, p T) (int, error) {
 	if r.status == 0 {
 		r.WriteHeader(http.StatusOK)
 	}
@@ -101,14 +106,11 @@ func (r *response) Write(p []byte) (int, error) {
 		}
 		return len(p), r.push(nil, true)
 	}
-	if err := r.push(p, whole); err != nil {
+	if err := r.push([]byte(p), whole); err != nil {
 		return 0, err
 	}
 	return len(p), nil
 }
-
-// WriteString is Write.
-func (r *response) WriteString(text string) (int, error) { return r.Write([]byte(text)) }
 
 // Flush is FlushError.
 func (r *response) Flush() { _ = r.FlushError() }

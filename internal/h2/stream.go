@@ -166,7 +166,7 @@ func (c *Conn) fault(id uint32, rule *ProtocolError) error {
 // faultStream is fault for a stream that is there, and for who holds mu. A client
 // that makes the server reset streams is counted as one that resets them.
 func (c *Conn) faultStream(s *stream, rule error) error {
-	c.note("a client broke a rule of HTTP/2 on a stream", rule)
+	c.noteStream(rule)
 	err := c.hasty(s)
 	s.reset(ruleOf(rule).Code, rule)
 	if err != nil {
@@ -175,10 +175,14 @@ func (c *Conn) faultStream(s *stream, rule error) error {
 	return c.reply()
 }
 
+func (c *Conn) noteStream(rule error) {
+	c.options.Log.Debug("a client broke a rule of HTTP/2 on a stream", "peer", c.remote, "error", rule)
+}
+
 // refuse answers a stream that is not taken up.
 func (c *Conn) refuse(s *stream, rule error) error {
 	if !errors.Is(rule, ErrRefused) {
-		c.note("a client broke a rule of HTTP/2 on a stream", rule)
+		c.noteStream(rule)
 	}
 	_ = c.framer.WriteRSTStream(s.id, ruleOf(rule).Code) // into a buffer
 	c.dead.add(s.id, c.options.MaxConcurrentStreams)
