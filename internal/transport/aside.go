@@ -13,6 +13,7 @@ import (
 // a body that only tasks of an executor may read (see pipeline.Transport).
 type aside struct {
 	source  io.ReadCloser
+	contain func() // deferred around its Close; see pool.contain
 	pending []byte
 	end     error
 	want    chan struct{}
@@ -24,8 +25,8 @@ type aside struct {
 	over    bool // Close was called
 }
 
-func newAside(source io.ReadCloser) *aside {
-	return &aside{source: source, want: make(chan struct{}), got: make(chan block, 1), closed: make(chan struct{})}
+func newAside(source io.ReadCloser, contain func()) *aside {
+	return &aside{source: source, contain: contain, want: make(chan struct{}), got: make(chan block, 1), closed: make(chan struct{})}
 }
 
 // Read returns the next bytes, or errStopped after Close.
@@ -69,6 +70,7 @@ func (a *aside) start() bool {
 }
 
 func (a *aside) pump() {
+	defer a.contain()
 	buffer := make([]byte, pieceSize)
 	for {
 		select {

@@ -71,6 +71,7 @@ func newPool(upstream string, endpoint model.Endpoint, settings model.Pool, time
 		p.shelves[engine.fallback] = p.fallback
 	}
 	p.fallback.foreign = true
+	p.observer = contained(p.observer, p.contain)
 	return p
 }
 

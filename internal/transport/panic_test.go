@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -134,4 +135,105 @@ func TestForeignBodyThatPanics(t *testing.T) {
 	if text := logged.String(); !strings.Contains(text, "a body") || !strings.Contains(text, "TestForeignBodyThatPanics") {
 		t.Errorf("the log says %q", text)
 	}
+}
+
+// wicked is a body whose Close panics.
+type wicked struct{ io.Reader }
+
+func (w *wicked) Close() error {
+	if pipe, ok := w.Reader.(*io.PipeReader); ok {
+		_ = pipe.Close()
+	}
+	panic("a close")
+}
+
+// An observer that panics, or a request's body whose Close does, leaves no
+// connection, no place and no task behind; the log tells of it.
+func TestWhatPanicsBesideAnAttempt(t *testing.T) {
+	for name, test := range map[string]struct {
+		observer func(panics func(string, string)) Observer
+		body     func() io.Reader
+		path     string
+	}{
+		"opened":            {observer: func(f func(string, string)) Observer { return Observer{Opened: f} }},
+		"reused":            {observer: func(f func(string, string)) Observer { return Observer{Reused: f} }},
+		"closed":            {observer: func(f func(string, string)) Observer { return Observer{Closed: f} }, path: "/close"},
+		"a body":            {body: func() io.Reader { return strings.NewReader("hello") }},
+		"a body that hangs": {body: func() io.Reader { r, _ := io.Pipe(); return r }, path: "/close"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, kind := range []string{"foreign", "goroutine", "loop"} {
+				if kind == "foreign" && name == "a body that hangs" {
+					continue // who reads it is left behind, and closes it at its end
+				}
+				t.Run(kind, func(t *testing.T) {
+					var logged safeText
+					aside := netloop.NewGoroutines(slog.New(slog.NewTextHandler(&logged, nil)))
+					defer aside.Stop()
+					b := &bed{T: t, engine: NewEngine(nil, aside)}
+					switch kind {
+					case "goroutine":
+						b.own, b.engine = aside, NewEngine([]netloop.Executor{aside}, aside)
+					case "loop":
+						loops := startLoops(t)
+						b.own, b.engine = loops[0], NewEngine(loops, aside)
+					}
+					besideAnAttempt(b, test.path, test.observer, test.body)
+					eventually(t, "the log tells of it", func() bool {
+						return strings.Contains(logged.String(), "TestWhatPanicsBesideAnAttempt") || strings.Contains(logged.String(), "wicked")
+					})
+				})
+			}
+		})
+	}
+}
+
+func besideAnAttempt(t *bed, path string, observer func(func(string, string)) Observer, body func() io.Reader) {
+	t.Helper()
+	endpoint := scripted(t, func(p *peer) {
+		for head := p.head(); head != ""; head = p.head() {
+			if strings.Contains(head, "/close") {
+				p.say("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok")
+				return
+			}
+			if strings.HasPrefix(head, "POST") {
+				p.until("hello\r\n0\r\n\r\n")
+			}
+			p.say(ok)
+		}
+	})
+	var observed Observer
+	if observer != nil {
+		observed = observer(func(string, string) { panic("in TestWhatPanicsBesideAnAttempt") })
+	}
+	transport := open(t, endpoint, setup{observer: observed, pool: model.Pool{MaxConnections: 1, MaxPending: 1}})
+	for range 3 {
+		request := get("/" + strings.TrimPrefix(path, "/"))
+		if body != nil {
+			request = post(nil, message.Unknown)
+			request.Path, request.Body = "/"+strings.TrimPrefix(path, "/"), &wicked{Reader: body()}
+		}
+		if _, text := ask(t, transport, request); text != "ok" {
+			t.Errorf("got %q", text)
+		}
+	}
+	eventually(t, "no place is taken", func() bool { return transport.places() == 0 })
+}
+
+// safeText is a log that is read while it is written.
+type safeText struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (s *safeText) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(p)
+}
+
+func (s *safeText) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
 }

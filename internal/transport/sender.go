@@ -55,7 +55,7 @@ type sender struct {
 func newSender(l *link, body io.ReadCloser) *sender {
 	request := l.try.Request
 	if !l.own {
-		body = newAside(body)
+		body = newAside(body, l.pool.contain)
 	}
 	return &sender{
 		ctx: l.ctx, shelf: l.shelf, body: body, left: request.Length, trailer: request.Trailer, chunked: request.Length < 0, keep: l.reused,
@@ -349,7 +349,8 @@ func (s *sender) close() {
 	s.shut = true
 	s.mu.Unlock()
 	if !shut {
-		_ = s.body.Close() // what it says is of no use to anyone any more
+		defer s.shelf.pool.contain() // others wait for what follows
+		_ = s.body.Close()           // what it says is of no use to anyone any more
 	}
 }
 
