@@ -32,14 +32,17 @@ func (r *response) snapshot() {
 			return slices.ContainsFunc(r.trailers, func(key string) bool { return strings.EqualFold(key, field.Name) })
 		})
 	}
-	slices.SortStableFunc(r.fields, func(a, b hpack.HeaderField) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortStableFunc(r.fields, byName)
 }
 
-// add adds a field with a value that may be sent.
-func (r *response) add(name, value string) {
-	if httpguts.ValidHeaderFieldValue(value) {
-		r.fields = append(r.fields, hpack.HeaderField{Name: name, Value: strings.Trim(value, " \t")})
+func (r *response) add(name, value string) { r.fields = appendField(r.fields, name, value) }
+
+// appendField appends a field, if its value may be sent.
+func appendField(fields []hpack.HeaderField, name, value string) []hpack.HeaderField {
+	if !httpguts.ValidHeaderFieldValue(value) {
+		return fields
 	}
+	return append(fields, hpack.HeaderField{Name: name, Value: strings.Trim(value, " \t")})
 }
 
 // notes takes what a field says about the response itself, and tells whether it
@@ -98,7 +101,7 @@ func (r *response) trailing() []hpack.HeaderField {
 	if len(r.trailers) == 0 && !r.unannounced() {
 		return nil
 	}
-	r.fields = nil
+	var fields []hpack.HeaderField
 	for key, values := range r.header {
 		plain, prefixed := strings.CutPrefix(key, http.TrailerPrefix)
 		plain = http.CanonicalHeaderKey(plain)
@@ -106,9 +109,11 @@ func (r *response) trailing() []hpack.HeaderField {
 			continue
 		}
 		for _, value := range values {
-			r.add(lowered(plain), value)
+			fields = appendField(fields, lowered(plain), value)
 		}
 	}
-	slices.SortStableFunc(r.fields, func(a, b hpack.HeaderField) int { return strings.Compare(a.Name, b.Name) })
-	return r.fields
+	slices.SortStableFunc(fields, byName)
+	return fields
 }
+
+func byName(a, b hpack.HeaderField) int { return strings.Compare(a.Name, b.Name) }

@@ -238,7 +238,7 @@ func (r *response) finish() bool {
 	trailers := r.trailing()
 	tunnel := s.request.Method == http.MethodConnect && r.status < 300
 	unsent := r.written == int64(r.held) && !head || r.written > 0 && head
-	if r.declared < 0 && len(trailers) == 0 && allowsBody(r.status) && !tunnel && unsent {
+	if r.declared < 0 && len(trailers) == 0 && len(r.trailers) == 0 && allowsBody(r.status) && !tunnel && unsent {
 		r.declared = r.written // what is not sent yet is all there is
 	}
 	if r.push(nil, len(trailers) == 0) != nil {

@@ -147,7 +147,7 @@ func TestResponses(t *testing.T) {
 				w.Header().Set("X-"+strconv.Itoa(i), strings.Repeat("~", 10<<10))
 			}
 			w.WriteHeader(204)
-		}, status: "204", frames: "HEADERS CONTINUATION CONTINUATION CONTINUATION CONTINUATION"},
+		}, status: "204", frames: "HEADERS CONTINUATION CONTINUATION CONTINUATION"},
 		{name: "a large body", handler: func(w http.ResponseWriter, _ *http.Request) {
 			w.Header()["Content-Type"] = nil
 			_, _ = w.Write([]byte(strings.Repeat("x", 40<<10)))
@@ -315,9 +315,18 @@ func TestClosedBody(t *testing.T) {
 	options.StreamWindow, options.ConnWindow = 1, 1 // the least: 64 KiB
 	s := serve(t, options, nil)
 	c := s.dial(t)
+	credit := 64 << 10
 	for id := uint32(1); id < 20; id += 2 { // more than the connection's window
 		c.open(id, false, post())
 		for range 2 {
+			for credit < 16<<10 {
+				frame, err := c.ReadFrame()
+				c.must(err)
+				if update, ok := frame.(*http2.WindowUpdateFrame); ok && update.StreamID == 0 {
+					credit += int(update.Increment)
+				}
+			}
+			credit -= 16 << 10
 			c.must(c.WriteData(id, false, make([]byte, 16<<10)))
 		}
 	}
