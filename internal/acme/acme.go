@@ -49,9 +49,13 @@ const LetsEncrypt = certmagic.LetsEncryptProductionCA
 // Options are what a Manager needs from outside.
 type Options struct {
 	Log *slog.Logger
-	// Redis is the store that model.ACME names; nil without one. It stays open
-	// until the Manager is Done; whoever made it closes it.
+	// Redis is the store that model.ACME names; nil without one. Whoever made it
+	// closes it, and not before the Manager is Done.
 	Redis redis.UniversalClient
+	// Keep, if not nil, is told by a Start that succeeds until when Redis is
+	// needed: until Done. A Manager that never starts needs nothing and is never
+	// done.
+	Keep func(done <-chan struct{})
 	// HTTP01 says that a listener answers cleartext HTTP through HTTPChallenge.
 	// TLS-ALPN-01 is always among the ways, for certificates are shown by TLS.
 	HTTP01 bool
@@ -152,6 +156,9 @@ func (m *Manager) Start() error {
 	idle = certmagic.New(m.cache, config)
 	m.pending.open(m.storage, m.issuer.IssuerKey())
 
+	if m.options.Keep != nil {
+		m.options.Keep(m.done)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	m.cancel = cancel
 	for _, n := range m.names {
@@ -184,7 +191,7 @@ func (m *Manager) Release() {
 }
 
 // Done is closed when a released Manager has nothing running and needs its
-// storage no more.
+// storage no more; never, if it was not started.
 func (m *Manager) Done() <-chan struct{} { return m.done }
 
 // Names are the names that certificates are ordered for, in the order of the

@@ -490,7 +490,7 @@ func TestSettingsThatCannotWork(t *testing.T) {
 			log, _ := newLog(t)
 			var registry lease.Registry
 			set := registry.NewSet()
-			Acquire(set, settings, Options{Log: log})
+			Acquire(set, settings, Options{Log: log, Keep: func(<-chan struct{}) { t.Error("a store is kept for what does not start") }})
 			if err := set.Commit(); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v", err)
 			}
@@ -572,8 +572,8 @@ func TestChallengesOfNobody(t *testing.T) {
 
 func TestBackoff(t *testing.T) {
 	b := backoff{time.Second, 5 * time.Second}
-	for failures, want := range []time.Duration{1, 1, 2, 4, 5, 5} {
-		if got := b.after(failures); got != want*time.Second {
+	for failures, want := range []float64{1, 1, 2, 4, 5, 5} {
+		if got := b.after(failures).Seconds(); got != want {
 			t.Errorf("after %s failures: %v", strconv.Itoa(failures), got)
 		}
 	}

@@ -85,7 +85,7 @@ func (i *issuer) Issue(ctx context.Context, csr *x509.CertificateRequest) (*cert
 		// The directory has forgotten us, as a private one does that was set up
 		// anew.
 		i.log.Info("the directory does not know the account; another one is registered")
-		if err = i.forgetAccount(ctx); err != nil {
+		if err := i.forgetAccount(ctx); err != nil {
 			return nil, err
 		}
 		if account, err = i.account(ctx, client); err != nil {

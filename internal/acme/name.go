@@ -83,7 +83,7 @@ func (n *name) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		n.rest(ctx, n.settle(err))
+		n.rest(ctx, n.settle(ctx, err))
 	}
 }
 
@@ -208,7 +208,7 @@ func (n *name) torn(ctx context.Context) bool {
 }
 
 // settle notes how a turn went and returns the time until the next one.
-func (n *name) settle(err error) time.Duration {
+func (n *name) settle(ctx context.Context, err error) time.Duration {
 	shown := n.shown.Load()
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -226,15 +226,15 @@ func (n *name) settle(err error) time.Duration {
 	}
 	n.nextTry = time.Now().Add(wait)
 
-	level, what, attrs := slog.LevelError, "acme: no certificate", []any{"error", err, "next_try", wait}
-	if shown != nil {
-		what = "acme: the certificate was not renewed and has expired"
-		if !shown.Expired() {
-			level, what = slog.LevelWarn, "acme: the certificate was not renewed"
-		}
-		attrs = append(attrs, "not_after", shown.Leaf.NotAfter)
+	attrs := []any{"error", err, "next_try", wait}
+	switch {
+	case shown == nil:
+		n.log.ErrorContext(ctx, "acme: no certificate", attrs...)
+	case shown.Expired():
+		n.log.ErrorContext(ctx, "acme: the certificate was not renewed and has expired", append(attrs, "not_after", shown.Leaf.NotAfter)...)
+	default:
+		n.log.WarnContext(ctx, "acme: the certificate was not renewed", append(attrs, "not_after", shown.Leaf.NotAfter)...)
 	}
-	n.log.Log(context.Background(), level, what, attrs...)
 	return wait
 }
 

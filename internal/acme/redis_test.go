@@ -92,7 +92,11 @@ func TestTwoInstancesOrderOnce(t *testing.T) {
 	d.start()
 	settings := d.settings("", domain, "www.example.com")
 	settings.Store = "main"
-	first, endFirst := asked.serve(t, settings, Options{HTTP01: true, Redis: database.client()}, quick())
+	kept := make(chan (<-chan struct{}), 1)
+	first, endFirst := asked.serve(t, settings, Options{HTTP01: true, Redis: database.client(), Keep: func(done <-chan struct{}) { kept <- done }}, quick())
+	if until := <-kept; until != first.Done() {
+		t.Error("the store is kept until something else")
+	}
 	second, _ := other.serve(t, settings, Options{HTTP01: true, Redis: database.client()}, quick())
 	roots := d.issuedBy()
 	for _, name := range first.Names() {

@@ -13,7 +13,7 @@ import (
 // module that is asked for has its reason there, and no other has.
 func TestDependencies(t *testing.T) {
 	wanted := map[string]bool{}
-	for _, file := range []string{"../../go.mod", "../../tools/go.mod", "../../bench/go.mod", "../../bench/peers/go.mod"} {
+	for _, file := range []string{"../../go.mod", "../../tools/go.mod", "../../tools/peers/go.mod", "../../bench/go.mod", "../../bench/peers/go.mod"} {
 		for _, name := range asked(text(t, file)) {
 			wanted[name] = true
 		}
