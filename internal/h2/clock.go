@@ -40,12 +40,13 @@ var errNoPong = errors.New("a PING was not answered")
 
 func (k *clock) init(c *Conn, now time.Time) {
 	k.conn, k.rest, k.heard = c, now, now
-	k.settings = now.Add(c.options.SettingsTimeout)
 }
 
 func (k *clock) start() {
+	now := time.Now()
+	k.settings = now.Add(k.conn.options.SettingsTimeout)
 	k.timer = time.AfterFunc(time.Hour, k.look)
-	k.set(time.Now())
+	k.set(now)
 }
 
 func (k *clock) stop() {
@@ -130,7 +131,13 @@ func (k *clock) pong(data [8]byte) {
 }
 
 // hear notes that something came.
-func (k *clock) hear(now time.Time) { k.heard, k.pinged = now, time.Time{} }
+func (k *clock) hear(now time.Time) {
+	waits := !k.pinged.IsZero()
+	k.heard, k.pinged = now, time.Time{}
+	if waits {
+		k.set(now)
+	}
+}
 
 // goAway warns the client: it may have streams under way that are not here yet,
 // so the last one is named only after a round trip. The caller holds mu.

@@ -3,9 +3,15 @@ package h2_test
 import (
 	"bytes"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
+	"math/big"
 	"net"
 	"net/http"
 	"strings"
@@ -236,6 +242,17 @@ func (c *raw) answer(id uint32) (a answer) {
 	}
 }
 
+// next reads a frame, whose fields nobody looks at.
+func (c *raw) next() http2.Frame {
+	c.t.Helper()
+	frame, err := c.ReadFrame()
+	c.must(err)
+	if f, ok := frame.(*http2.HeadersFrame); ok {
+		c.list(&answer{}, 0, f)
+	}
+	return frame
+}
+
 func (c *raw) list(a *answer, id uint32, f *http2.HeadersFrame) {
 	c.t.Helper()
 	block := bytes.Clone(f.HeaderBlockFragment())
@@ -321,3 +338,18 @@ func rule(t *testing.T, err error, want *h2.ProtocolError) {
 }
 
 func contextCause(r *http.Request) error { return context.Cause(r.Context()) }
+
+// selfSigned makes a certificate.
+func selfSigned(t testing.TB) tls.Certificate {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
+}

@@ -320,8 +320,7 @@ func TestClosedBody(t *testing.T) {
 		c.open(id, false, post())
 		for range 2 {
 			for credit < 16<<10 {
-				frame, err := c.ReadFrame()
-				c.must(err)
+				frame := c.next()
 				if update, ok := frame.(*http2.WindowUpdateFrame); ok && update.StreamID == 0 {
 					credit += int(update.Increment)
 				}
