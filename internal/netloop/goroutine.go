@@ -71,6 +71,9 @@ func (s *Goroutines) Post(f func()) bool {
 // Block runs f: a goroutine holds up nobody.
 func (s *Goroutines) Block(f func()) { f() }
 
+// Now is the time.
+func (s *Goroutines) Now() time.Time { return time.Now() }
+
 // NewEvent returns an event that has not happened.
 func (s *Goroutines) NewEvent() Event { return &goEvent{owner: s, happened: make(chan struct{})} }
 

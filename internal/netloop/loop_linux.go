@@ -113,6 +113,9 @@ func (l *loop) at(t time.Time) int64 {
 	return max(int64(t.Sub(l.start)), 1)
 }
 
+// Now is the time as of the last look.
+func (l *loop) Now() time.Time { return l.start.Add(time.Duration(l.now)) }
+
 // runReady runs the tasks that are ready, each once: those that make way or
 // are woken meanwhile come after a look at the sockets.
 func (l *loop) runReady() {

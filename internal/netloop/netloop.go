@@ -47,6 +47,9 @@ type Executor interface {
 	// Block runs f, which may block on anything, where it holds up nobody, and
 	// returns after it, whatever stops meanwhile. A panic of f is the task's.
 	Block(f func())
+	// Now is the time; on a loop, as of its last look at its sockets, which costs
+	// nothing and is what deadlines are held to.
+	Now() time.Time
 	// NewEvent returns an event that has not happened.
 	NewEvent() Event
 	// NewPipe returns an empty pipe, of a small stock. Its error wraps

@@ -11,11 +11,14 @@ const (
 	// stallLimit is how long a task may run without a wait.
 	stallLimit = 10 * time.Millisecond
 	// watchInterval is how often the loops are looked at, and idleInterval how
-	// often while nothing runs in them.
-	watchInterval = 5 * time.Millisecond
+	// often while nothing runs in them. Each look takes a thread to be woken.
+	watchInterval = stallLimit
 	idleInterval  = 80 * time.Millisecond
-	// tellInterval is how often stalls are told of, at most.
+	// Stalls are told of no more often than after tellInterval, which doubles up
+	// to mostInterval while there are always more: where the system itself has too
+	// little time for a loop, telling of that must not take more of it.
 	tellInterval = time.Second
+	mostInterval = time.Minute
 	// Looking for stacks stops everything for a moment, which grows with the
 	// number of goroutines; beyond that many it is not done.
 	stackGoroutines = 5000
@@ -28,6 +31,7 @@ type watchdog struct {
 	loops []*loop
 	log   *slog.Logger
 	told  time.Time
+	quiet time.Duration // for how long nothing is told after that
 	seen  []sighting
 }
 
@@ -66,8 +70,13 @@ func (w *watchdog) look(now time.Time) (active bool) {
 		if step != seen.step {
 			*seen = sighting{step: step, since: now}
 		}
-		if step == 0 || seen.named || now.Sub(seen.since) < stallLimit || now.Sub(w.told) < tellInterval {
+		if step == 0 || seen.named || now.Sub(seen.since) < stallLimit || now.Sub(w.told) < w.quiet {
 			continue
+		}
+		if now.Sub(w.told) > 2*w.quiet {
+			w.quiet = tellInterval
+		} else {
+			w.quiet = min(2*w.quiet, mostInterval)
 		}
 		seen.named, w.told = true, now
 		w.log.Warn("a task holds up an event loop", "loop", i, "for_at_least", now.Sub(seen.since).String(), "stacks", runningTasks())

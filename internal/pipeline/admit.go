@@ -131,7 +131,11 @@ func (x *Exchange) Identify() {
 			return
 		}
 	}
-	x.ID = newID(time.Now())
+	now := x.Start
+	if now.IsZero() {
+		now = time.Now()
+	}
+	x.ID = newID(now)
 }
 
 func validID(id string) bool {

@@ -330,10 +330,10 @@ func TestWatchOfACall(t *testing.T) {
 				w.Bound(start.Add(c.called))
 			}
 			if c.sent {
-				w.Sent()
+				w.Sent(time.Now())
 			}
 			if c.head {
-				w.Answered(true)
+				w.Answered(time.Now(), true)
 			}
 			for w.Expired() == nil {
 				time.Sleep(500 * time.Millisecond)

@@ -30,8 +30,9 @@ type Watch struct {
 	nearer   func()        // told when the deadline may have come nearer; may be nil
 }
 
-// Begin starts the watch; start is when the exchange began.
-func (w *Watch) Begin(limits model.RouteTimeouts, start time.Time) {
+// Begin starts the watch; start is when the exchange began. It returns what the
+// time is now.
+func (w *Watch) Begin(limits model.RouteTimeouts, start time.Time) (now time.Time) {
 	w.limits, w.quiet, w.last = limits, limits.Idle, time.Now()
 	if limits.Total > 0 {
 		if start.IsZero() {
@@ -39,6 +40,7 @@ func (w *Watch) Begin(limits model.RouteTimeouts, start time.Time) {
 		}
 		w.total = start.Add(limits.Total)
 	}
+	return w.last
 }
 
 // Bound holds the exchange to the time that the client of a call has set, too;
@@ -111,13 +113,13 @@ func (w *Watch) Given(n int) {
 
 // Sent notes that the request is read to its end: from here the head of the
 // response is waited for. Only the first call counts.
-func (w *Watch) Sent() {
+func (w *Watch) Sent(now time.Time) {
 	w.mu.Lock()
 	if w.head || w.limits.Response == 0 || !w.response.IsZero() {
 		w.mu.Unlock()
 		return
 	}
-	w.response = time.Now().Add(w.limits.Response)
+	w.response = now.Add(w.limits.Response)
 	nearer := w.nearer
 	w.mu.Unlock()
 	if nearer != nil {
@@ -127,8 +129,7 @@ func (w *Watch) Sent() {
 
 // Answered notes that the head of the response is there. A stream may be silent
 // for longer, or shorter.
-func (w *Watch) Answered(stream bool) {
-	now := time.Now()
+func (w *Watch) Answered(now time.Time, stream bool) {
 	w.mu.Lock()
 	w.last, w.head, w.response = now, true, time.Time{}
 	if stream {

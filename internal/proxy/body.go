@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"time"
 
 	"sluice/internal/message"
 	"sluice/internal/netloop"
@@ -28,7 +29,7 @@ func (u *upload) came(n int, err error) (int, error) {
 		u.left -= int64(n)
 	}
 	if u.left == 0 || errors.Is(err, io.EOF) {
-		u.watch.Sent()
+		u.watch.Sent(time.Now())
 	}
 	return n, err
 }
@@ -62,6 +63,9 @@ func (d *download) Read(p []byte) (int, error) {
 	if d.downloading == nil {
 		return 0, d.over
 	}
+	if message.Buffered(d.downloading) > 0 { // else it is waited for
+		return d.ended(d.downloading.Read(p))
+	}
 	d.watch.Await()
 	return d.came(d.downloading.Read(p))
 }
@@ -69,6 +73,11 @@ func (d *download) Read(p []byte) (int, error) {
 // came notes what came of the body.
 func (d *download) came(n int, err error) (int, error) {
 	d.watch.Came()
+	return d.ended(n, err)
+}
+
+// ended ends the attempt where reading the body has ended.
+func (d *download) ended(n int, err error) (int, error) {
 	if err != nil {
 		d.downloading, d.over = nil, err
 		(*forward)(d).end(err != io.EOF && atFault(err)) //nolint:errorlint // as io.Reader has it; failures may wrap it

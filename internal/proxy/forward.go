@@ -46,8 +46,9 @@ func newForward(d *destination, x *pipeline.Exchange) *forward {
 	return f
 }
 
-// attempt tries one endpoint. The exchange's response ends the attempt.
-func (f *forward) attempt() error {
+// attempt tries one endpoint, from start on. The exchange's response ends the
+// attempt.
+func (f *forward) attempt(start time.Time) error {
 	endpoint, err := f.group.Pick()
 	if err != nil {
 		return err
@@ -77,12 +78,12 @@ func (f *forward) attempt() error {
 			f.end(false)
 		}
 	}()
-	start := time.Now()
 	err = endpoint.Transport.RoundTrip(f.x.Context(), &f.try)
 	returned = true
-	f.x.UpstreamTime += time.Since(start)
+	now := time.Now()
+	f.x.UpstreamTime += now.Sub(start)
 	if err == nil {
-		err = f.accept(&f.try.Response)
+		err = f.accept(&f.try.Response, now)
 	}
 	if err != nil {
 		f.end(atFault(err))
@@ -92,15 +93,15 @@ func (f *forward) attempt() error {
 	return nil
 }
 
-// accept makes an endpoint's response one for the client, or refuses it; a
-// refused one is closed.
-func (f *forward) accept(response *message.Response) error {
+// accept makes an endpoint's response, which has come now, one for the client, or
+// refuses it; a refused one is closed.
+func (f *forward) accept(response *message.Response, now time.Time) error {
 	offered := upgradeOf(response.Fields)
 	if response.Tunnel != nil && !asked(upgradeFor(f.x.Request), offered) {
 		_ = response.Close() // the error at hand is the one to tell
 		return pipeline.NewError(pipeline.UpstreamProtocol, errors.New("the endpoint changed to a protocol that the client did not ask for"))
 	}
-	f.watch.Answered(pipeline.Streams(response))
+	f.watch.Answered(now, pipeline.Streams(response))
 	dropHops(&response.Fields)
 	pipeline.AnnounceTrailers(&response.Fields)
 	response.Trailer = pipeline.Trailers(response.Trailer, nil)

@@ -58,16 +58,16 @@ func (d *destination) Serve(x *pipeline.Exchange) error {
 	if f.call = pipeline.CallOf(x.Request) != rpc.None; f.call {
 		limits.Idle = limits.IdleStream
 	}
-	f.watch.Begin(limits, x.Start)
+	now := f.watch.Begin(limits, x.Start)
 	f.watch.Bound(x.Until)
 	x.Until = f.watch.Total()
 	if f.request.Body != nil && f.request.Length != 0 {
 		f.uploading, f.left = f.request.Body, f.request.Length
 		f.request.Body = (*upload)(f)
 	} else {
-		f.watch.Sent()
+		f.watch.Sent(now)
 	}
-	return f.attempt()
+	return f.attempt(now)
 }
 
 // loops is how often this gateway stands in Via.

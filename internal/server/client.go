@@ -120,7 +120,7 @@ func (c *client) pending() bool { return c.security != nil && c.security.tls.Pen
 // restUntil is when the connection is closed if nothing comes.
 func (c *client) restUntil() (until time.Time) {
 	if idle := c.listener.model.Load().Timeouts.Idle; idle > 0 {
-		until = time.Now().Add(idle)
+		until = c.conn.Executor().Now().Add(idle)
 	}
 	return until
 }

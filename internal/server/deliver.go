@@ -60,7 +60,7 @@ func (e *exchange) deliver(idle time.Duration, put func() (int, error)) (written
 // writeUntil is the deadline of a write that may wait so long; zero: none.
 func (e *exchange) writeUntil(wait time.Duration) (until time.Time) {
 	if wait > 0 {
-		until = time.Now().Add(wait)
+		until = e.client.conn.Executor().Now().Add(wait)
 	}
 	if end := e.until(); !end.IsZero() && (until.IsZero() || end.Before(until)) {
 		until = end

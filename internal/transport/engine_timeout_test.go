@@ -145,12 +145,12 @@ func TestTimeoutsOfTheRoute(t *testing.T) {
 		const short = 300 * time.Millisecond
 		t.Run("no answer", func(t *bed) {
 			transport := watch(open(t, silent, setup{}), model.RouteTimeouts{Response: short, Idle: time.Minute})
-			transport.watch.Sent()
+			transport.watch.Sent(time.Now())
 			wantError(t, fails(t.Context(), t, transport, get("/")), pipeline.UpstreamTimeout)
 		})
 		t.Run("no answer to a body", func(t *bed) {
 			transport := watch(open(t, silent, setup{}), model.RouteTimeouts{Response: short, Idle: time.Minute})
-			body := readerFunc(func([]byte) (int, error) { transport.watch.Sent(); return 0, io.EOF })
+			body := readerFunc(func([]byte) (int, error) { transport.watch.Sent(time.Now()); return 0, io.EOF })
 			wantError(t, fails(t.Context(), t, transport, post(body, message.Unknown)), pipeline.UpstreamTimeout)
 		})
 		t.Run("no more of an answer", func(t *bed) {
@@ -159,7 +159,7 @@ func TestTimeoutsOfTheRoute(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			transport.watch.Answered(false)
+			transport.watch.Answered(time.Now(), false)
 			_, err = io.ReadAll(response.Body)
 			wantError(t, err, pipeline.UpstreamTimeout)
 		})
@@ -257,7 +257,7 @@ func TestTunnelHasTheTimeoutOfTheRoute(t *testing.T) {
 		transport := watch(open(t, endpoint, setup{}), model.RouteTimeouts{Idle: time.Minute, IdleStream: 800 * time.Millisecond})
 		tunnel := upgrade(t.Context(), t, transport)
 		defer tunnel.Close()
-		transport.watch.Answered(true)
+		transport.watch.Answered(time.Now(), true)
 		got := make([]byte, 1)
 		for range 8 {
 			<-time.After(150 * time.Millisecond)

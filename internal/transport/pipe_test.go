@@ -120,7 +120,7 @@ func (r *route) forward(t *bed, transport opened, request *message.Request) (err
 		if err = transport.pool.RoundTrip(&ctx, try); err != nil {
 			return
 		}
-		r.watch.Answered(false)
+		r.watch.Answered(time.Now(), false)
 		if err = r.deliver(try.Response.Body); errors.Is(err, errWrite) {
 			_ = try.Response.Body.Close() // else it is over
 		}

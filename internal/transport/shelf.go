@@ -72,7 +72,7 @@ func (s *shelf) push(l *link) bool {
 		p.idle.Add(-1)
 		return false
 	}
-	l.since = time.Now()
+	l.since = s.executor.Now()
 	s.idle = append(s.idle, l)
 	return true
 }

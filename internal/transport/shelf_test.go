@@ -187,7 +187,7 @@ func TestWaitingIsBounded(t *testing.T) {
 		first := inBackground(t.Context(), transport, "/1")
 		within(t, "a request", arrived)
 		w := watch(transport, model.RouteTimeouts{Response: 30 * time.Millisecond})
-		w.watch.Sent()
+		w.watch.Sent(time.Now())
 		wantError(t, fails(t.Context(), t, w, get("/2")), pipeline.UpstreamTimeout)
 		if n := transport.waiting(); n != 0 {
 			t.Errorf("%d wait", n)
