@@ -213,11 +213,12 @@ func TestDirectoryThatIsDownAtTheStart(t *testing.T) {
 	}
 
 	d.start()
-	first := obtained(t, s, domain, d.issuedBy())
-	if status := m.Status()[0]; !status.NotAfter.Equal(first.NotAfter) {
+	obtained(t, s, domain, d.issuedBy())
+	if status := m.Status()[0]; status.NotAfter.IsZero() {
 		t.Errorf("got %+v", status)
 	}
 	end()
+	first := obtainedAtOnce(t, s) // Pebble may have advised to renew at once
 	d.stop()
 
 	// Without the directory the stored certificate is shown as soon as the

@@ -16,6 +16,7 @@ import (
 	"io"
 	"log/slog"
 	"math/big"
+	mathrand "math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -173,15 +174,25 @@ func writePEM(t *testing.T, file, kind string, der []byte) {
 	}
 }
 
-// freePort is a port that nobody had a moment ago.
+// given are the ports that freePort has given away.
+var given sync.Map
+
+// freePort is a port on loopback that nobody had a moment ago, and that nobody
+// gets who asks the system for any: it is below those.
 func freePort(t *testing.T) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 1000 {
+		port := 20000 + mathrand.IntN(12000)
+		if _, again := given.LoadOrStore(port, true); again {
+			continue
+		}
+		if l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			l.Close()
+			return port
+		}
 	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
+	t.Fatal("no port is free")
+	return 0
 }
 
 // directory is Pebble, an ACME directory that asks for challenges in earnest.
