@@ -97,7 +97,7 @@ func TestTwoInstancesOrderOnce(t *testing.T) {
 	if until := <-kept; until != first.Done() {
 		t.Error("the store is kept until something else")
 	}
-	second, endSecond := other.serve(t, settings, Options{HTTP01: true, Redis: database.client()}, quick())
+	_, endSecond := other.serve(t, settings, Options{HTTP01: true, Redis: database.client()}, quick())
 	roots := d.issuedBy()
 	for _, name := range first.Names() {
 		one, two := obtained(t, asked, name, roots), obtained(t, other, name, roots)
@@ -122,7 +122,7 @@ func TestTwoInstancesOrderOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, endFirst = asked.serve(t, settings, Options{HTTP01: true, Redis: database.client()}, quick())
-	second, _ = other.serve(t, settings, Options{HTTP01: true, Redis: database.client()}, quick())
+	second, _ := other.serve(t, settings, Options{HTTP01: true, Redis: database.client()}, quick())
 	for _, s := range []*site{asked, other} {
 		waitFor(t, "both show another one", func() bool {
 			now, err := s.handshake(domain, roots)
