@@ -7,6 +7,7 @@ import (
 	"os"
 	"sync"
 	"sync/atomic"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -27,8 +28,9 @@ type acceptor struct {
 // listening is an acceptor in one loop.
 type listening struct {
 	*acceptor
-	loop  *loop
-	timer timer // when it goes on after a pause
+	loop    *loop
+	timer   timer // when it goes on after a pause
+	settled bool  // the queue was empty once: later connections have the options
 }
 
 // Listen lets handler serve the connections of a listening socket, on all
@@ -38,6 +40,7 @@ func (s *Loops) Listen(socket net.Listener, handler Handler, options ListenOptio
 	if err != nil {
 		return nil, err
 	}
+	bequeath(socket.Addr(), descriptor)
 	a := &acceptor{loops: s, descriptor: descriptor, handler: handler, options: options}
 	a.close = sync.OnceValue(a.end)
 	s.mu.Lock()
@@ -100,15 +103,21 @@ func (s *listening) pause() {
 // accept takes what has come.
 func (s *listening) accept() {
 	for range acceptBatch {
-		descriptor, peer, err := unix.Accept4(s.descriptor, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
+		// That of x/sys/unix asks the system for the protocol, too.
+		descriptor, peer, err := syscall.Accept4(s.descriptor, unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC)
 		switch {
 		case err == nil && s.loops.reserve.beyond(descriptor):
 			s.loops.reserve.warn(errSpare, s.loop.log)
 			dismiss(descriptor, s.options.Exhausted)
 			_ = unix.Close(descriptor)
 		case err == nil:
+			peer := peerOf(peer)
+			if !s.settled {
+				options(familyOf(peer), descriptor)
+			}
 			s.place(descriptor, peer)
 		case errors.Is(err, unix.EAGAIN):
+			s.settled = true
 			return
 		case errors.Is(err, unix.EINTR), errors.Is(err, unix.ECONNABORTED):
 		default:
@@ -122,7 +131,7 @@ func (s *listening) accept() {
 
 // place gives a connection to the loop that has the fewest, if that has fewer
 // by more than one.
-func (s *listening) place(descriptor int, peer unix.Sockaddr) {
+func (s *listening) place(descriptor int, peer net.Addr) {
 	target := s.loop
 	fewest := target.load.Load() - 1
 	for _, l := range s.loops.all {
@@ -154,13 +163,8 @@ func (a *acceptor) Take(conn net.Conn) {
 }
 
 // take makes a connection one of a loop.
-func (a *acceptor) take(l *loop, descriptor int, peer unix.Sockaddr) {
-	family := unix.AF_INET
-	if _, ok := peer.(*unix.SockaddrUnix); ok {
-		family = unix.AF_UNIX
-	}
-	options(family, descriptor)
-	a.serve(l.add(descriptor, addrOf(peer)))
+func (a *acceptor) take(l *loop, descriptor int, peer net.Addr) {
+	a.serve(l.add(descriptor, peer))
 }
 
 // serve lets the handler have a new connection of a loop, unless it is refused.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -50,6 +51,27 @@ func addrOf(name unix.Sockaddr) net.Addr {
 	return nil
 }
 
+// peerOf is addrOf for what accept(2) tells.
+func peerOf(name syscall.Sockaddr) net.Addr {
+	switch name := name.(type) {
+	case *syscall.SockaddrInet4:
+		return addrOf(&unix.SockaddrInet4{Port: name.Port, Addr: name.Addr})
+	case *syscall.SockaddrInet6:
+		return addrOf(&unix.SockaddrInet6{Port: name.Port, ZoneId: name.ZoneId, Addr: name.Addr})
+	case *syscall.SockaddrUnix:
+		return addrOf(&unix.SockaddrUnix{Name: name.Name})
+	}
+	return nil
+}
+
+// familyOf is the family of a socket with such an address.
+func familyOf(address net.Addr) int {
+	if _, ok := address.(*net.UnixAddr); ok {
+		return unix.AF_UNIX
+	}
+	return unix.AF_INET
+}
+
 // localOf is the address of a socket's own end; nil, if it is not known.
 func localOf(descriptor int) net.Addr {
 	name, err := unix.Getsockname(descriptor)
@@ -58,6 +80,10 @@ func localOf(descriptor int) net.Addr {
 	}
 	return addrOf(name)
 }
+
+// bequeath gives a listening socket what its connections inherit, but for those
+// that wait in its queue already.
+func bequeath(address net.Addr, descriptor int) { options(familyOf(address), descriptor) }
 
 // options sets what every stream socket of ours has.
 func options(family, descriptor int) {

@@ -23,6 +23,13 @@ type reluctant struct {
 
 func (r *reluctant) SetWriteDeadline(time.Time) { r.deadlines++ }
 
+func (r *reluctant) Executor() netloop.Executor { return clockwork{} }
+
+// clockwork is an executor that tells the time.
+type clockwork struct{ netloop.Executor }
+
+func (clockwork) Now() time.Time { return time.Now() }
+
 func (r *reluctant) Control(func(uintptr)) error { return net.ErrClosed }
 
 func (r *reluctant) Write(p []byte) (int, error) {
