@@ -95,7 +95,7 @@ func NewConn(inner net.Conn, options Options) *Conn {
 	c := &Conn{
 		conn: inner, options: options, names: map[string]string{},
 		streams: map[uint32]*stream{}, window: initialWindow, initial: initialWindow, credit: int64(options.ConnWindow),
-		control: newBudget(controlBurst, controlRate, now), resets: newBudget(resetBurst, resetRate, now),
+		control: newBudget(controlBurst, controlBank, controlRate, now), resets: newBudget(resetBurst, resetBurst, resetRate, now),
 	}
 	if address := inner.RemoteAddr(); address != nil {
 		c.remote = address.String()

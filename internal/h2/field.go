@@ -59,7 +59,10 @@ func (r *response) notes(name string, values []string) (stays bool) {
 	case "content-length":
 		if len(values) > 0 {
 			if n, err := strconv.ParseInt(values[0], 10, 64); err == nil && n >= 0 {
-				r.declared = n
+				r.declared, r.length = n, ""
+				if values[0][0] != '+' && (values[0][0] != '0' || n == 0 && len(values[0]) == 1) {
+					r.length = values[0]
+				}
 			}
 		}
 		return true

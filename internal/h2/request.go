@@ -111,10 +111,11 @@ func (c *Conn) request(s *stream) error {
 		}
 		fields = fields[1:]
 	}
-	r := &http.Request{
-		Method: line.method, Host: line.authority, RequestURI: line.path, RemoteAddr: c.remote,
-		Proto: "HTTP/2.0", ProtoMajor: 2, TLS: c.options.TLS, ContentLength: -1,
-	}
+	ctx, cancel := context.WithCancelCause(c.values)
+	r := new(http.Request).WithContext(ctx) // that is no copy of one with content
+	s.cancel, s.request = cancel, r
+	r.Method, r.Host, r.RequestURI, r.RemoteAddr = line.method, line.authority, line.path, c.remote
+	r.Proto, r.ProtoMajor, r.TLS, r.ContentLength = "HTTP/2.0", 2, c.options.TLS, -1
 	if b.tooLong || len(fields) > b.lines {
 		s.handler, r.Header = c.options.Oversized, http.Header{}
 	} else {
@@ -145,9 +146,6 @@ func (c *Conn) request(s *stream) error {
 		r.RequestURI = line.authority
 	}
 	s.locate(r)
-	ctx, cancel := context.WithCancelCause(c.values)
-	s.cancel = cancel
-	s.request = r.WithContext(ctx)
 	return nil
 }
 

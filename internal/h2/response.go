@@ -22,9 +22,10 @@ type response struct {
 	header   http.Header
 	status   int // 0: not said
 	fields   []hpack.HeaderField
-	typed    bool  // the content's type is known, or not to be told
-	dated    bool  // there is a Date
-	declared int64 // the Content-Length, or -1
+	typed    bool   // the content's type is known, or not to be told
+	dated    bool   // there is a Date
+	declared int64  // the Content-Length, or -1
+	length   string // the same as text, if it came so
 	written  int64
 	trailers []string // announced, as keys of header
 	hold     *[holdLimit]byte
@@ -69,7 +70,7 @@ func (r *response) inform(status int) {
 	if status == http.StatusContinue {
 		s.proceed = false
 	}
-	c.head(s, strconv.Itoa(status), informational.fields, false)
+	c.head(s, statusText(status), informational.fields, false)
 	c.wake()
 }
 
@@ -198,7 +199,10 @@ func (r *response) begin(held int, p []byte, end bool) error {
 		r.add("content-type", http.DetectContentType(sample))
 	}
 	if r.declared >= 0 && allowsLength(r.status) {
-		r.add("content-length", strconv.FormatInt(r.declared, 10))
+		if r.length == "" {
+			r.length = strconv.FormatInt(r.declared, 10)
+		}
+		r.add("content-length", r.length)
 	}
 	c := s.conn
 	if !r.dated {
@@ -208,7 +212,7 @@ func (r *response) begin(held int, p []byte, end bool) error {
 	empty := r.declared == 0 && len(r.trailers) == 0 && !r.unannounced()
 	last := bodiless || empty || end && held == 0 && len(p) == 0
 	s.mark, s.markTurn = len(c.out), c.turn
-	c.head(s, strconv.Itoa(r.status), r.fields, last)
+	c.head(s, statusText(r.status), r.fields, last)
 	if last {
 		s.endLocal()
 	}
@@ -259,6 +263,19 @@ func (r *response) finish() bool {
 	c.head(s, "", trailers, true)
 	s.endLocal()
 	return true
+}
+
+// statusText is a status as its field has it.
+func statusText(status int) string {
+	switch status { // those that come often, for nothing
+	case 200:
+		return "200"
+	case 304:
+		return "304"
+	case 404:
+		return "404"
+	}
+	return strconv.Itoa(status)
 }
 
 // allowsBody tells whether a status comes with content (RFC 9110 6.4.1).
