@@ -2,8 +2,6 @@ package h2_test
 
 import (
 	"bytes"
-	"context"
-	"crypto/tls"
 	"io"
 	"net"
 	"net/http"
@@ -15,19 +13,33 @@ import (
 	"sluice/internal/h2"
 )
 
-// servers are this package and x/net's server, for the same handler.
-func servers() map[string]func(net.Conn, http.Handler) {
-	library := &http2.Server{MaxConcurrentStreams: 250}
+// servers are this package and net/http's server, which is x/net's, for the same
+// handler. They end with their listener.
+func servers() map[string]func(net.Listener, http.Handler) {
+	protocols := new(http.Protocols)
+	protocols.SetUnencryptedHTTP2(true)
 	buffers := h2.NewBuffers()
-	return map[string]func(net.Conn, http.Handler){
-		"h2":    func(c net.Conn, h http.Handler) { _ = h2.NewConn(c, h2.Options{Handler: h, Buffers: buffers}).Serve() },
-		"x-net": func(c net.Conn, h http.Handler) { library.ServeConn(c, &http2.ServeConnOpts{Handler: h}) },
+	return map[string]func(net.Listener, http.Handler){
+		"h2": func(l net.Listener, h http.Handler) {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				go func() { _ = h2.NewConn(c, h2.Options{Handler: h, Buffers: buffers}).Serve() }()
+			}
+		},
+		"net-http": func(l net.Listener, h http.Handler) {
+			s := &http.Server{Handler: h, Protocols: protocols, HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 250}, ReadHeaderTimeout: patience}
+			_ = s.Serve(l)
+		},
 	}
 }
 
 // benchmark runs requests of Go's own client, which takes most of the time, on one
 // connection.
 func benchmark(b *testing.B, parallel int, h http.HandlerFunc, do func(b *testing.B, client *http.Client, url string)) {
+	b.Helper()
 	for name, serve := range servers() {
 		b.Run(name, func(b *testing.B) {
 			listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -35,20 +47,8 @@ func benchmark(b *testing.B, parallel int, h http.HandlerFunc, do func(b *testin
 				b.Fatal(err)
 			}
 			defer listener.Close()
-			go func() {
-				for {
-					c, err := listener.Accept()
-					if err != nil {
-						return
-					}
-					go serve(c, h)
-				}
-			}()
-			transport := &http2.Transport{AllowHTTP: true, DisableCompression: true, DialTLSContext: func(ctx context.Context, network, address string, _ *tls.Config) (net.Conn, error) {
-				return (&net.Dialer{}).DialContext(ctx, network, address)
-			}}
-			defer transport.CloseIdleConnections()
-			client := &http.Client{Transport: transport}
+			go serve(listener, h)
+			client := goClient(b)
 			b.ReportAllocs()
 			b.SetParallelism(parallel)
 			b.RunParallel(func(p *testing.PB) {
@@ -70,6 +70,7 @@ func answer200(w http.ResponseWriter, _ *http.Request) {
 }
 
 func ask(b *testing.B, client *http.Client, url string) {
+	b.Helper()
 	response, err := client.Get(url)
 	if err != nil {
 		b.Error(err)
@@ -92,6 +93,7 @@ func BenchmarkUpload(b *testing.B) {
 	body := make([]byte, 4<<20)
 	b.SetBytes(int64(len(body)))
 	benchmark(b, 2, func(_ http.ResponseWriter, r *http.Request) { _, _ = io.Copy(io.Discard, r.Body) }, func(b *testing.B, client *http.Client, url string) {
+		b.Helper()
 		response, err := client.Post(url, "", bytes.NewReader(body))
 		if err != nil {
 			b.Error(err)
@@ -106,10 +108,12 @@ func BenchmarkServer(b *testing.B) {
 	for name, serve := range servers() {
 		b.Run(name, func(b *testing.B) {
 			near, far := net.Pipe()
+			only := &once{conn: make(chan net.Conn, 1)}
+			only.conn <- near
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
-				serve(near, http.HandlerFunc(answer200))
+				serve(only, http.HandlerFunc(answer200))
 			}()
 			ended := make(chan struct{}, 100)
 			go func() {
@@ -155,7 +159,21 @@ func BenchmarkServer(b *testing.B) {
 				}
 			}
 			_ = far.Close()
+			close(only.conn)
 			<-done
 		})
 	}
 }
+
+// once is a listener of one connection.
+type once struct{ conn chan net.Conn }
+
+func (o *once) Accept() (net.Conn, error) {
+	if c, ok := <-o.conn; ok {
+		return c, nil
+	}
+	return nil, net.ErrClosed
+}
+
+func (o *once) Close() error   { return nil }
+func (o *once) Addr() net.Addr { return &net.TCPAddr{} }

@@ -24,10 +24,11 @@ import (
 )
 
 // goClient is Go's own client, on cleartext.
-func goClient(t *testing.T) *http.Client {
-	transport := &http2.Transport{AllowHTTP: true, DisableCompression: true, DialTLSContext: func(ctx context.Context, network, address string, _ *tls.Config) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, network, address)
-	}}
+func goClient(t testing.TB) *http.Client {
+	t.Helper()
+	protocols := new(http.Protocols)
+	protocols.SetUnencryptedHTTP2(true)
+	transport := &http.Transport{Protocols: protocols, DisableCompression: true}
 	t.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Transport: transport}
 }
@@ -67,6 +68,7 @@ func TestMessages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer response.Body.Close()
 	got, err := io.ReadAll(response.Body)
 	if err != nil || string(got) != "some content" || response.StatusCode != 202 || response.Trailer.Get("X-Sum") != "s" {
 		t.Errorf("%d %q %v, trailers %v", response.StatusCode, got, err, response.Trailer)
@@ -299,8 +301,7 @@ func TestClientCancels(t *testing.T) {
 	}), nil)
 	c := s.dial(t)
 	c.open(1, false, post())
-	for c.next().Header().Type != http2.FrameData { // the handler runs
-	}
+	c.until(http2.FrameData) // the handler runs
 	c.must(c.WriteRSTStream(1, http2.ErrCodeCancel))
 	for i, err := range <-told {
 		var reset *h2.ResetError
@@ -310,8 +311,7 @@ func TestClientCancels(t *testing.T) {
 	}
 	// The connection ends.
 	c.open(3, false, post())
-	for c.next().Header().Type != http2.FrameData {
-	}
+	c.until(http2.FrameData)
 	_ = c.conn.Close()
 	for i, err := range <-told {
 		if !errors.Is(err, h2.ErrClosed) {
@@ -375,7 +375,9 @@ func TestGoAwayUnderLoad(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				if body, err := io.ReadAll(response.Body); string(body) != "abc" || err != nil {
+				body, err := io.ReadAll(response.Body)
+				_ = response.Body.Close()
+				if string(body) != "abc" || err != nil {
 					t.Errorf("%q, %v", body, err)
 				}
 				done.Add(1)
@@ -467,13 +469,14 @@ func TestOverTLS(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	transport := &http2.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}
 	defer transport.CloseIdleConnections()
 	whole := content(1 << 20)
 	response, err := (&http.Client{Transport: transport, Timeout: patience}).Post("https://"+listener.Addr().String(), "", bytes.NewReader(whole))
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer response.Body.Close()
 	if got, err := io.ReadAll(response.Body); err != nil || !bytes.Equal(got, whole) {
 		t.Error(len(got), err)
 	}

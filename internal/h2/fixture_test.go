@@ -122,6 +122,7 @@ func (s *served) connect(t *testing.T) *raw {
 }
 
 func newRaw(t *testing.T, conn net.Conn) *raw {
+	t.Helper()
 	c := &raw{Framer: http2.NewFramer(conn, conn), t: t, conn: conn, table: hpack.NewDecoder(4096, nil)}
 	c.hpack = hpack.NewEncoder(&c.block)
 	c.AllowIllegalWrites = true
@@ -251,6 +252,16 @@ func (c *raw) next() http2.Frame {
 		c.list(&answer{}, 0, f)
 	}
 	return frame
+}
+
+// until reads up to a frame of a kind.
+func (c *raw) until(kind http2.FrameType) {
+	c.t.Helper()
+	for {
+		if c.next().Header().Type == kind {
+			return
+		}
+	}
 }
 
 func (c *raw) list(a *answer, id uint32, f *http2.HeadersFrame) {

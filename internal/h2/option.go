@@ -10,7 +10,7 @@ import (
 )
 
 // Options are what a connection is served by. Zero values mean the defaults
-// that each field names.
+// that each field names, negative times that there is no bound.
 type Options struct {
 	// Handler serves the requests, each on a goroutine.
 	Handler http.Handler
@@ -98,11 +98,24 @@ func (o *Options) setDefaults() {
 	standard(&o.SettingsTimeout, 10*time.Second)
 	standard(&o.StallTimeout, time.Minute)
 	standard(&o.PingTimeout, 15*time.Second)
+	unbound(&o.IdleTimeout, &o.ReadHeaderTimeout, &o.SettingsTimeout, &o.StallTimeout, &o.PingTimeout)
 }
 
 func standard[T int | time.Duration](value *T, usual T) {
 	if *value == 0 {
 		*value = usual
+	}
+}
+
+// never is a time that does not come; it leaves room to add to.
+const never = 100 * 365 * 24 * time.Hour
+
+// unbound makes negative times endless ones.
+func unbound(times ...*time.Duration) {
+	for _, t := range times {
+		if *t < 0 {
+			*t = never
+		}
 	}
 }
 

@@ -258,7 +258,7 @@ func TestDeadlines(t *testing.T) {
 		if _, err := r.Body.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("reading until the deadline: %v", err)
 		}
-		go rc.SetReadDeadline(past)
+		go func() { _ = rc.SetReadDeadline(past) }()
 		_ = rc.SetReadDeadline(time.Time{})
 		if _, err := r.Body.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("a deadline while reading: %v", err)
