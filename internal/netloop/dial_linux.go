@@ -101,6 +101,9 @@ func (c *loopConn) connected(until int64) error {
 
 // Adopt makes a socket of the standard library one of the loop.
 func (l *loop) Adopt(conn net.Conn) (Conn, error) {
+	if d, ok := conn.(*DetachedTLS); ok {
+		return d.adopt(l)
+	}
 	descriptor, err := takeDescriptor(conn)
 	if err != nil {
 		return nil, err

@@ -24,6 +24,7 @@ type Goroutines struct {
 	reserve reserve
 	sweeper sweeper
 	pipes   pipes
+	tls     tlsStock
 	//nolint:containedctx // it is the executor's own life, which ends every dialing
 	stopping context.Context
 	stop     context.CancelFunc
@@ -186,6 +187,9 @@ type socket interface {
 
 // Adopt makes a connection of the standard library one of the driver.
 func (s *Goroutines) Adopt(conn net.Conn) (Conn, error) {
+	if d, ok := conn.(*DetachedTLS); ok {
+		return d.adopt(s)
+	}
 	c, err := s.adopt(conn)
 	if err != nil {
 		return nil, err

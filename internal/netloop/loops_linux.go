@@ -16,6 +16,7 @@ type Loops struct {
 	running  sync.WaitGroup // loops, the watchdog, and what was run aside
 	reserve  reserve
 	watchdog watchdog
+	tls      tlsStock
 	quit     chan struct{} // closed: the watchdog ends
 	stop     func()
 

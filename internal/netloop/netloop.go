@@ -63,8 +63,8 @@ type Executor interface {
 	//
 	// The end of ctx ends the waiting, with its cause.
 	Dial(ctx context.Context, network, address string, deadline time.Time) (Conn, error)
-	// Adopt makes a socket of the standard library a Conn of this executor; it
-	// is the opposite of Detach. After an error conn is closed.
+	// Adopt makes a socket of the standard library, or a *DetachedTLS, a Conn of
+	// this executor; it is the opposite of Detach. After an error conn is closed.
 	Adopt(conn net.Conn) (Conn, error)
 }
 

@@ -1,0 +1,155 @@
+//go:build unix
+
+package netloop
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"math/big"
+	"net"
+	"testing"
+	"time"
+)
+
+// authority signs certificates for tests.
+type authority struct {
+	t    testing.TB
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	pool *x509.CertPool
+}
+
+func newAuthority(t testing.TB) *authority {
+	t.Helper()
+	a := &authority{t: t, pool: x509.NewCertPool()}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	a.key = newKey(t)
+	a.cert = a.sign(template, template, a.key)
+	a.pool.AddCert(a.cert)
+	return a
+}
+
+func newKey(t testing.TB) *ecdsa.PrivateKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+func (a *authority) sign(template, parent *x509.Certificate, key *ecdsa.PrivateKey) *x509.Certificate {
+	a.t.Helper()
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, a.key)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return cert
+}
+
+// issue returns a certificate for a name.
+func (a *authority) issue(name string) tls.Certificate {
+	a.t.Helper()
+	key := newKey(a.t)
+	cert := a.sign(&x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		KeyUsage:    x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}, a.cert, key)
+	return tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key}
+}
+
+// configs are those of a server named "server" and a client that knows it.
+func configs(t testing.TB) (server, client *tls.Config) {
+	t.Helper()
+	a := newAuthority(t)
+	return &tls.Config{Certificates: []tls.Certificate{a.issue("server")}},
+		&tls.Config{RootCAs: a.pool, ServerName: "server"}
+}
+
+// of one version.
+func of(config *tls.Config, version uint16) *tls.Config {
+	config = config.Clone()
+	config.MinVersion, config.MaxVersion = version, version
+	return config
+}
+
+// versions runs a test by each version of TLS.
+func versions(t *testing.T, test func(t *testing.T, version uint16)) {
+	t.Helper()
+	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+		t.Run(tls.VersionName(version), func(t *testing.T) { test(t, version) })
+	}
+}
+
+// tlsServed returns our server's side of a connection and the client's, which
+// is crypto/tls's own.
+func tlsServed(t testing.TB, x Executor, server, client *tls.Config) (*TLS, *tls.Conn) {
+	t.Helper()
+	c, peer := pair(t, x, "tcp")
+	own, other := ServeTLS(c, nil, server), tls.Client(peer, client)
+	shake(t, own, other)
+	return own, other
+}
+
+// tlsDialed is the other way round.
+func tlsDialed(t testing.TB, x Executor, server, client *tls.Config) (*TLS, *tls.Conn) {
+	t.Helper()
+	c, peer := pair(t, x, "tcp")
+	own, other := DialTLS(c, client), tls.Server(peer, server)
+	shake(t, own, other)
+	return own, other
+}
+
+func shake(t testing.TB, own *TLS, other *tls.Conn) {
+	t.Helper()
+	done := make(chan error, 1)
+	go func() { done <- other.Handshake() }()
+	err := own.Handshake(time.Now().Add(time.Minute))
+	if err == nil {
+		own.Executor().Block(func() { err = <-done })
+	}
+	if err != nil {
+		t.Errorf("handshake: %v", err)
+		panic(err)
+	}
+}
+
+// inGoroutine runs f where it may block, while the tasks go on.
+func inGoroutine(x Executor, f func()) { x.Block(f) }
+
+// atRest tells whether a connection holds any buffer of ours.
+func atRest(t testing.TB, c *TLS) {
+	t.Helper()
+	r := &c.records
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.buffer != nil || r.data != nil || r.out != nil || r.flushing || r.idle != nil {
+		t.Errorf("at rest it holds %d bytes read, and what is to be written: %v", len(r.data), r.out)
+	}
+}
+
+// dribble writes every byte by itself.
+type dribble struct{ net.Conn }
+
+func (d dribble) Write(p []byte) (int, error) {
+	for i := range p {
+		if _, err := d.Conn.Write(p[i : i+1]); err != nil {
+			return i, err
+		}
+	}
+	return len(p), nil
+}
