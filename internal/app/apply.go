@@ -182,7 +182,7 @@ func (g *Gateway) swap(next *snapshot.Snapshot, api *admin.Listener) bool {
 		}
 	}
 	for i, m := range next.Gateway.Listeners {
-		next.Listeners[i].Serve(m, nil)
+		next.Listeners[i].Serve(m, next.Secure[i])
 	}
 	return true
 }

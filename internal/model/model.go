@@ -122,8 +122,11 @@ type Upstream struct {
 	Timeouts      AttemptTimeouts
 }
 
-// Speaks tells whether clients may speak a protocol.
-func (l *Listener) Speaks(protocol string) bool { return slices.Contains(l.Protocols, protocol) }
+// Speaks tells whether clients may speak a protocol. Where nothing is said they
+// may speak HTTP/1.1.
+func (l *Listener) Speaks(protocol string) bool {
+	return slices.Contains(l.Protocols, protocol) || len(l.Protocols) == 0 && protocol == H1
+}
 
 // Endpoint is one address of an upstream.
 type Endpoint struct {

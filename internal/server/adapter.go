@@ -18,6 +18,7 @@ import (
 type adapter struct {
 	listener   *Listener
 	generation *generation
+	oversized  bool // its requests have a header past the limits, of which little is left
 }
 
 // ServeHTTP passes one exchange through the pipeline and writes its response.
@@ -145,6 +146,8 @@ func (t *turn) serve() (err error) {
 // preface of HTTP/2 pass.
 func (t *turn) refusal() error {
 	switch {
+	case t.oversized:
+		return pipeline.NewError(pipeline.HeaderTooLarge, errors.New("the header is past the limits"))
 	case t.extended != "" && t.extended != "websocket":
 		return refuseExtended(t.extended)
 	case t.c == nil, t.r.ProtoMajor == 1:

@@ -24,7 +24,8 @@ var errEnding = errors.New("the listener has ended")
 // is small: at rest nothing else of the connection is there.
 type client struct {
 	standing
-	conn     netloop.Conn
+	socket   netloop.Conn // for whoever asks from outside
+	conn     netloop.Conn // the socket, or TLS over it: for the connection's tasks alone
 	listener *Listener
 	peer     netip.AddrPort
 	peerText string
@@ -40,7 +41,7 @@ type client struct {
 // taken makes a new connection a client, or refuses it.
 func (l *Listener) taken(conn netloop.Conn) bool {
 	m := l.model.Load()
-	c := &client{conn: conn, listener: l}
+	c := &client{socket: conn, conn: conn, listener: l}
 	c.hungUp = c.hangUp
 	c.peer = peerOf(conn.RemoteAddr())
 	c.peerText = pipeline.PeerText(c.peer)
@@ -84,10 +85,15 @@ func (l *Listener) serve(conn netloop.Conn) (rest bool, until time.Time) {
 	}
 	c.busy.Store(true)
 	in := l.inputs.get()
-	in.begin(conn, &l.heads)
+	in.begin(c.conn, &l.heads)
 	defer func() {
 		in.end()
 		l.inputs.put(in)
+	}()
+	defer func() {
+		if !rest && c.security != nil {
+			_ = c.conn.Close() // tells the client that this is the end, where it can
+		}
 	}()
 	if !c.opened && !c.open(in) {
 		return false, time.Time{}
@@ -216,7 +222,7 @@ func (c *client) part() {
 }
 
 // post runs f where the connection's tasks run, unless that has stopped.
-func (c *client) post(f func()) { c.conn.Executor().Post(f) }
+func (c *client) post(f func()) { c.socket.Executor().Post(f) }
 
 // retire does nothing: the next response says so.
 func (c *client) retire() {}
@@ -225,8 +231,8 @@ func (c *client) retire() {}
 // for before and after: what is taken in between made the connection busy.
 func (c *client) closeIdle() {
 	c.post(func() {
-		if !c.busy.Load() && !arrived(c.conn) && !c.busy.Load() {
-			c.conn.Interrupt(errEnding)
+		if !c.busy.Load() && !arrived(c.socket) && !c.busy.Load() {
+			c.socket.Interrupt(errEnding)
 		}
 	})
 }
@@ -242,7 +248,7 @@ func arrived(conn netloop.Conn) (found bool) {
 
 // hasten bounds the lingering.
 func (c *client) hasten() {
-	c.post(func() { c.conn.SetReadDeadline(time.Now().Add(c.listener.limits.answer)) })
+	c.post(func() { c.socket.SetReadDeadline(time.Now().Add(c.listener.limits.answer)) })
 }
 
 // interrupt ends the exchange under way, if there is one.
@@ -261,14 +267,14 @@ func (c *client) kill(reset bool) {
 		if e := c.exchange.Load(); e != nil {
 			e.ctx.Cancel(errEnding)
 		}
-		_ = c.conn.Control(func(descriptor uintptr) { // fails on a closed connection only
+		_ = c.socket.Control(func(descriptor uintptr) { // fails on a closed connection only
 			if reset {
 				_ = unix.SetsockoptLinger(int(descriptor), unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
 			} else {
 				_ = unix.Shutdown(int(descriptor), unix.SHUT_WR)
 			}
 		})
-		c.conn.Interrupt(errEnding)
+		c.socket.Interrupt(errEnding)
 	})
 }
 

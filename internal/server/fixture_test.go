@@ -150,10 +150,11 @@ func startService(t *testing.T, o server.Options, wrap func(*service) pipeline.S
 	f.set = new(lease.Registry).NewSet()
 	f.listener = server.Acquire(f.set, m, o)
 	f.listener.Hurry(time.Second, time.Second, time.Second, 200*time.Millisecond)
+	secure := secured(t, f.set, m)
 	if err := f.set.Commit(); err != nil {
 		t.Fatal(err)
 	}
-	f.listener.Serve(m, nil)
+	f.listener.Serve(m, secure)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
@@ -203,6 +204,10 @@ func dial(t *testing.T, address net.Addr) *client {
 	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
 		t.Fatal(err)
 	}
+	return newClient(t, conn)
+}
+
+func newClient(t *testing.T, conn net.Conn) *client {
 	t.Cleanup(func() { _ = conn.Close() })
 	return &client{T: t, Conn: conn, r: bufio.NewReader(conn)}
 }

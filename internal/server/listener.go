@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -10,6 +11,7 @@ import (
 
 	"sluice/internal/certificate"
 	"sluice/internal/model"
+	"sluice/internal/netloop"
 	"sluice/internal/pipeline"
 )
 
@@ -37,6 +39,7 @@ func (l *Listener) Serve(m *model.Listener, secure *certificate.Serving) {
 	if secure != nil {
 		shown := *secure
 		shown.Protocols = negotiable(m)
+		shown.Block = func(hello *tls.ClientHelloInfo, wait func()) { netloop.BlockIn(hello.Conn, wait) }
 		l.handshake.Use(shown)
 	}
 	l.mu.Lock()

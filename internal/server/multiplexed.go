@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"sluice/internal/h2"
 	"sluice/internal/message"
 	"sync"
 	"time"
@@ -52,23 +53,24 @@ func (c *client) multiplex(in *input, m *model.Listener) {
 		return
 	}
 	options.Handler = &adapter{listener: l}
-	options.Context = func(ctx context.Context) context.Context { return context.WithValue(ctx, connKey{}, next) }
-	options.Log = l.log
-	conn := newH2(inner, options)
+	options.Oversized = &adapter{listener: l, oversized: true}
+	options.Context = context.WithValue(context.Background(), connKey{}, next)
+	options.Buffers, options.Log = l.streams, l.log
+	conn := h2.NewConn(inner, options)
 	next.retires, next.ends = conn.GoAway, conn.Close
 	l.replace(c, next)
 	go next.serve(conn, inner, m.Timeouts.MaxAge)
 }
 
 // h2Options are the settings of a listener as HTTP/2 has them.
-func h2Options(m *model.Listener) h2Opt {
-	o := h2Opt{IdleTimeout: m.Timeouts.Idle, ReadHeaderTimeout: m.Timeouts.ReadHeader}
-	o.MaxHeaderBytes, o.MaxHeaders = int(m.Limits.HeaderBytes), m.Limits.Headers
+func h2Options(m *model.Listener) h2.Options {
+	o := h2.Options{IdleTimeout: m.Timeouts.Idle, ReadHeaderTimeout: m.Timeouts.ReadHeader}
+	o.MaxHeaderBytes, o.MaxFields = int(m.Limits.HeaderBytes), m.Limits.Headers
 	return o
 }
 
 // serve runs until the connection is over.
-func (c *multiplexed) serve(conn h2Conn, inner net.Conn, age time.Duration) {
+func (c *multiplexed) serve(conn *h2.Conn, inner net.Conn, age time.Duration) {
 	defer c.listener.drop(c)
 	defer func() { _ = inner.Close() }() // it is over
 	if age > 0 {
@@ -78,7 +80,9 @@ func (c *multiplexed) serve(conn h2Conn, inner net.Conn, age time.Duration) {
 	if c.listener.ending.Load() { // it missed the sweep
 		c.retire()
 	}
-	conn.Serve()
+	if err := conn.Serve(); err != nil {
+		c.listener.log.Debug("a connection of HTTP/2 broke", "listener", c.name, "peer", c.peer, "error", err)
+	}
 }
 
 // begin takes an exchange into the connection's books.

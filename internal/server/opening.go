@@ -3,18 +3,18 @@ package server
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"sluice/internal/certificate"
 	"sluice/internal/message"
 	"time"
 
 	"sluice/internal/model"
+	"sluice/internal/netloop"
 	"sluice/internal/pipeline"
 )
 
 // security is what a connection over TLS has besides.
 type security struct {
-	tls         secureConn
+	tls         *netloop.TLS
 	certificate *message.ClientCertificate // the client's, verified; nil: none
 }
 
@@ -23,8 +23,9 @@ type security struct {
 // not go on here.
 func (c *client) open(in *input) bool {
 	m := c.listener.model.Load()
+	var deadline time.Time
 	if timeout := m.Timeouts.ReadHeader; timeout > 0 {
-		deadline := time.Now().Add(timeout)
+		deadline = time.Now().Add(timeout)
 		in.conn.SetReadDeadline(deadline)
 		in.conn.SetWriteDeadline(deadline)
 	}
@@ -34,7 +35,7 @@ func (c *client) open(in *input) bool {
 	if in.buffered() == 0 && in.fill() != nil {
 		return false // it has said nothing
 	}
-	if m.TLS != nil && !c.handshake(in, m) {
+	if m.TLS != nil && !c.handshake(in, m, deadline) {
 		return false
 	}
 	if c.multiplexes(in, m) {
@@ -61,16 +62,16 @@ func (c *client) unopened(why error) {
 const tlsHandshake = 22
 
 // handshake puts TLS over the connection.
-func (c *client) handshake(in *input, m *model.Listener) bool {
+func (c *client) handshake(in *input, m *model.Listener, deadline time.Time) bool {
 	if first := in.bytes()[0]; 'A' <= first && first <= 'Z' {
 		c.misdirected(in)
 		return false
 	}
-	t := serveTLS(c.conn, bytes.Clone(in.bytes()), c.listener.handshake.Config())
+	t := netloop.ServeTLS(c.conn, bytes.Clone(in.bytes()), c.listener.handshake.Config())
 	in.use(in.buffered())
 	c.conn, in.conn = t, t
-	if err := t.Handshake(); err != nil {
-		c.unopened(fmt.Errorf("TLS handshake: %w", err))
+	if err := t.Handshake(deadline); err != nil {
+		c.unopened(err)
 		return false
 	}
 	c.security = &security{tls: t}

@@ -72,7 +72,7 @@ func (t *turn) write() (cut bool) {
 	r := t.x.Response
 	defer func() { _ = r.Close() }() // read to its end, or told already
 	t.stall()
-	withBody := r.Body != nil && t.allowsBody(r.Status) && (r.Length != 0 || r.Trailer != nil)
+	withBody := r.Body != nil && t.allowsBody(r.Status) && r.Length != 0
 	t.head(withBody)
 	if !withBody && t.r.ProtoMajor > 1 {
 		return false // the stream ends with the head, as a call has to that fails without a message

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"sluice/internal/certificate"
+	"sluice/internal/h2"
 	"sluice/internal/lease"
 	"sluice/internal/model"
 	"sluice/internal/netloop"
@@ -91,6 +92,7 @@ type Listener struct {
 	inputs    buffers[input]
 	heads     buffers[headBuffer]
 	bodies    buffers[bodyBuffer]
+	streams   *h2.Buffers
 	model     atomic.Pointer[model.Listener] // what new requests are served by
 	handshake *certificate.Handshake         // what connections over TLS begin with
 
@@ -150,6 +152,7 @@ func newListener(m *model.Listener, o Options) *Listener {
 		address: m.Address, service: o.Service, log: o.Log, listen: o.Listen, driver: o.Driver, counted: o.Connections, limits: standard(),
 		ended: make(chan struct{}), shut: make(chan struct{}), quiet: make(chan struct{}), refusals: make(chan struct{}, maxRefusals), conns: map[member]struct{}{},
 	}
+	l.streams = h2.NewBuffers()
 	l.handshake = certificate.NewHandshake()
 	l.model.Store(m)
 	return l

@@ -63,6 +63,7 @@ func (b *Builder) Build(compiled *Compiled, revision Revision) *Snapshot {
 		}
 		s.routes = append(s.routes, r)
 	}
+	b.secure(s)
 	for _, m := range gateway.Listeners {
 		s.Listeners = append(s.Listeners, server.Acquire(s.Leases, m, b.Server))
 	}

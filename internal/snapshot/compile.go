@@ -106,6 +106,7 @@ func (in inputs) record(from config.Environment) config.Environment {
 		},
 		Stat:    from.Stat, // what it finds is either good, or a problem
 		Inspect: from.Inspect,
+		Now:     from.Now,
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"sluice/internal/acme"
+	"sluice/internal/certificate"
 	"sluice/internal/lease"
 	"sluice/internal/model"
 	"sluice/internal/pipeline"
@@ -31,13 +33,17 @@ type Snapshot struct {
 	*Compiled
 	Revision  Revision
 	Listeners []*server.Listener // in the order of Gateway.Listeners
-	Upstreams []*upstream.Group  // in the order of Gateway.Upstreams
+	// Secure is what the listeners show over TLS, in the order of Listeners; nil
+	// for those without.
+	Secure    []*certificate.Serving
+	Upstreams []*upstream.Group // in the order of Gateway.Upstreams
 
 	routes    []*served // in the router's order
 	unmatched *served   // for what reached no route
 	accessLog *telemetry.AccessLog
 	metrics   *telemetry.Metrics
 	process   *slog.Logger
+	managers  []*acme.Manager // of certificates that are ordered
 	current   *Current
 
 	// Leases is what the snapshot holds; its owner may acquire more before
@@ -119,6 +125,9 @@ func (c *Current) Done(x *pipeline.Exchange) {
 func (s *Snapshot) serve(x *pipeline.Exchange) error {
 	if err := pipeline.Admit(x, s.reportPath(x.Listener)); err != nil {
 		return err
+	}
+	if s.challenged(x) {
+		return nil
 	}
 	found := s.Router.Match(x.Request, x.Listener.Name, x.ClientIP)
 	if found.Index < 0 {

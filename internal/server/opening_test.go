@@ -1,0 +1,226 @@
+package server_test
+
+import (
+	"bufio"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/net/http2"
+
+	"sluice/internal/message"
+	"sluice/internal/model"
+	"sluice/internal/pipeline"
+)
+
+// about answers with what an exchange knows of its connection.
+func about(x *pipeline.Exchange) error {
+	name := ""
+	if x.ClientCertificate != nil {
+		name = x.ClientCertificate.CommonName
+	}
+	x.Response = reply(200, fmt.Sprintf("%s %s %s", x.Request.Protocol, x.Request.Scheme, name))
+	return nil
+}
+
+// TestTLS serves HTTP/1.1 over TLS: one after another, pipelined, large both
+// ways, with what came in one record and in many.
+func TestTLS(t *testing.T) {
+	ofEngine(t, "the adapter has no TLS")
+	a := newAuthority(t)
+	f := start(t, func(x *pipeline.Exchange) error {
+		if x.Request.Body == nil {
+			return about(x)
+		}
+		defer x.Request.Body.Close()
+		body, err := io.ReadAll(x.Request.Body)
+		x.Response = reply(200, string(body))
+		return err
+	}, a.over)
+	c := f.dialTLS(a.client("http/1.1"))
+	for range 3 {
+		if _, body := c.send(get("/")).answer("GET"); body != "HTTP/1.1 https " {
+			t.Fatal(body)
+		}
+	}
+	c.send(strings.Repeat(get("/"), 50))
+	for range 50 {
+		if _, body := c.answer("GET"); body != "HTTP/1.1 https " {
+			t.Fatal(body)
+		}
+	}
+	for _, r := range get("/") {
+		c.send(string(r))
+	}
+	if _, body := c.answer("GET"); body != "HTTP/1.1 https " {
+		t.Fatal(body)
+	}
+	large := letters(3 << 20)
+	if _, body := c.send(post(fmt.Sprintf("Content-Length: %d\r\n", len(large)), large)).answer("POST"); body != large {
+		t.Errorf("%d bytes of %d came back", len(body), len(large))
+	}
+}
+
+// TestTLSRequestsOfARecordsSize pipelines requests so that records and buffers
+// end at the same places: nothing may be left in what TLS has read ahead.
+func TestTLSRequestsOfARecordsSize(t *testing.T) {
+	ofEngine(t, "the adapter has no TLS")
+	a := newAuthority(t)
+	f := start(t, text("ok"), a.over)
+	c := f.dialTLS(a.client())
+	const record = 16 << 10
+	for _, size := range []int{record - 1, record, record + 1, 2 * record} {
+		one := "GET / HTTP/1.1\r\nHost: a\r\nX-Fill: "
+		one += strings.Repeat("x", size-len(one)-4) + "\r\n\r\n"
+		c.send(one + one + get("/"))
+		for i := range 3 {
+			if response, body := c.answer("GET"); response.StatusCode != http.StatusOK || body != "ok" {
+				t.Fatalf("%d bytes, answer %d: %d %q", size, i, response.StatusCode, body)
+			}
+		}
+	}
+}
+
+// TestClientCertificates tells an exchange who its client is.
+func TestClientCertificates(t *testing.T) {
+	ofEngine(t, "the adapter has no TLS")
+	a := newAuthority(t)
+	for mode, anonymous := range map[string]bool{model.ClientAuthOptional: true, model.ClientAuthRequire: false} {
+		f := start(t, about, a.over, func(m *model.Listener) {
+			m.TLS.ClientAuth = model.ClientAuth{Mode: mode, CA: a.file}
+		})
+		known := a.client()
+		known.Certificates = []tls.Certificate{a.identity("alice")}
+		if _, body := f.dialTLS(known).send(get("/")).answer("GET"); body != "HTTP/1.1 https alice" {
+			t.Errorf("%s: %q", mode, body)
+		}
+		stranger := a.client()
+		stranger.Certificates = []tls.Certificate{newAuthority(t).identity("eve")}
+		for who, config := range map[string]*tls.Config{"nobody": a.client(), "a stranger": stranger} {
+			c := f.dial()
+			secure := tls.Client(c.Conn, config)
+			_, _ = io.WriteString(secure, get("/")) // reading tells
+			response, err := http.ReadResponse(bufio.NewReader(secure), nil)
+			if err == nil {
+				_ = response.Body.Close()
+			}
+			if want := anonymous && who == "nobody"; (err == nil) != want {
+				t.Errorf("%s, %s: %v", mode, who, err)
+			}
+		}
+	}
+}
+
+// TestHandshakesThatFail are counted, and harm nobody.
+func TestHandshakesThatFail(t *testing.T) {
+	ofEngine(t, "the adapter has no TLS")
+	a := newAuthority(t)
+	f := start(t, text("ok"), a.over, func(m *model.Listener) { m.Timeouts.ReadHeader = 200 * time.Millisecond })
+	if answer := f.dial().send("\x16\x03\x01\x00\x05nonse").rest(); !strings.HasPrefix(answer, "\x15\x03") { // an alert
+		t.Errorf("%q", answer)
+	}
+	f.dial().send("\x16\x03\x01").ends() // and no more
+	old := a.client()
+	old.MinVersion, old.MaxVersion = tls.VersionTLS11, tls.VersionTLS11 //nolint:gosec // G402: that it is refused is what is tested
+	if err := tls.Client(f.dial(), old).Handshake(); err == nil {
+		t.Error("TLS 1.1 is spoken")
+	}
+	if err := tls.Client(f.dial(), a.client("spdy/3")).Handshake(); err == nil {
+		t.Error("spdy/3 is spoken")
+	}
+	until(t, "four failures", func() bool { return f.listener.Status().Failed == 4 && f.listener.Status().Connections == 0 })
+	if _, body := f.dialTLS(a.client()).send(get("/")).answer("GET"); body != "ok" {
+		t.Error(body)
+	}
+}
+
+// TestPlainHTTPOnTLS answers a client that forgot the s in its own language.
+func TestPlainHTTPOnTLS(t *testing.T) {
+	ofEngine(t, "the adapter has no TLS")
+	a := newAuthority(t)
+	f := start(t, text("never"), a.over)
+	response, body := f.dial().send(get("/")).answer("GET")
+	if response.StatusCode != http.StatusBadRequest || !strings.Contains(body, "HTTPS") {
+		t.Errorf("%d %q", response.StatusCode, body)
+	}
+	if x := f.next(t); x.Err == nil || x.Err.Word != pipeline.BadRequest {
+		t.Error(x.Err)
+	}
+}
+
+// http2Client speaks HTTP/2 with a listener, over TLS or by prior knowledge.
+func (f *fixture) http2Client(config *tls.Config) *http.Client {
+	transport := &http2.Transport{TLSClientConfig: config, AllowHTTP: true}
+	if config == nil {
+		transport.DialTLS = func(network, _ string, _ *tls.Config) (net.Conn, error) {
+			return net.Dial(network, f.listener.Addr().String())
+		}
+	}
+	f.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport, Timeout: patience}
+}
+
+// TestHTTP2 serves HTTP/2 over TLS and by prior knowledge, beside HTTP/1.1.
+func TestHTTP2(t *testing.T) {
+	ofEngine(t, "the adapter has no HTTP/2")
+	a := newAuthority(t)
+	for name, secure := range map[string]bool{"h2": true, "h2c": false} {
+		t.Run(name, func(t *testing.T) {
+			edit := func(m *model.Listener) { m.Protocols = []string{model.H1, model.H2} }
+			var config *tls.Config
+			scheme := "http"
+			if secure {
+				edit, config, scheme = a.over, a.client("h2"), "https"
+			}
+			f := start(t, func(x *pipeline.Exchange) error {
+				if x.Request.Body == nil {
+					return about(x)
+				}
+				// Echo, with a trailer.
+				body := x.Request.Body
+				x.Response = &message.Response{Status: 200, Body: body, Length: message.Unknown, Trailer: func() message.Fields {
+					return message.Fields{{Name: "X-Sum", Value: "7"}}
+				}}
+				x.Response.Fields.Add("Trailer", "X-Sum")
+				return nil
+			}, edit)
+			client := f.http2Client(config)
+			url := scheme + "://" + f.listener.Addr().String() + "/x"
+			var all sync.WaitGroup
+			for range 20 {
+				all.Go(func() {
+					response, err := client.Get(url)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					body, _ := io.ReadAll(response.Body)
+					_ = response.Body.Close()
+					if want := "HTTP/2 " + scheme + " "; string(body) != want || response.Header.Get("X-Request-Id") == "" {
+						t.Errorf("%q, %v", body, response.Header)
+					}
+				})
+			}
+			all.Wait()
+			large := letters(2 << 20)
+			response, err := client.Post(url, "text/plain", strings.NewReader(large))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = response.Body.Close() }()
+			body, err := io.ReadAll(response.Body)
+			if err != nil || string(body) != large || response.Trailer.Get("X-Sum") != "7" {
+				t.Errorf("%d bytes, %v, %v", len(body), err, response.Trailer)
+			}
+			if n := f.listener.Status().Connections; n != 1 {
+				t.Errorf("%d connections", n)
+			}
+		})
+	}
+}

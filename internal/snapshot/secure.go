@@ -1,0 +1,70 @@
+package snapshot
+
+import (
+	"strings"
+
+	"sluice/internal/acme"
+	"sluice/internal/certificate"
+	"sluice/internal/message"
+	"sluice/internal/model"
+	"sluice/internal/pipeline"
+	"sluice/internal/store"
+)
+
+// secure acquires what the listeners show to clients over TLS.
+func (b *Builder) secure(s *Snapshot) {
+	gateway := s.Gateway
+	cleartext := false
+	for _, m := range gateway.Listeners {
+		cleartext = cleartext || m.TLS == nil
+	}
+	for _, m := range gateway.Listeners {
+		if m.TLS == nil {
+			s.Secure = append(s.Secure, nil)
+			continue
+		}
+		shown := &certificate.Serving{Set: certificate.Acquire(s.Leases, m.TLS, certificate.Options{Log: b.Log})}
+		if m.TLS.ACME != nil {
+			manager := b.manager(s, m.TLS.ACME, cleartext)
+			shown.Source = manager.GetCertificate
+			s.managers = append(s.managers, manager)
+		}
+		s.Secure = append(s.Secure, shown)
+	}
+}
+
+// manager acquires who orders certificates.
+func (b *Builder) manager(s *Snapshot, m *model.ACME, cleartext bool) *acme.Manager {
+	options := acme.Options{Log: b.Log, HTTP01: cleartext}
+	for _, other := range s.Gateway.Stores {
+		if other.Name == m.Store {
+			kept := store.Acquire(s.Leases, other)
+			options.Redis, options.Keep = kept.Redis, kept.Keep
+		}
+	}
+	return acme.Acquire(s.Leases, *m, options)
+}
+
+// challengePath is below which a directory looks for proof that a name is ours
+// (RFC 8555 8.3).
+const challengePath = "/.well-known/acme-challenge/"
+
+// challenged answers a directory that validates a name, of this instance's orders
+// or of another's with the same storage. It comes before all routes: they know
+// nothing of it.
+func (s *Snapshot) challenged(x *pipeline.Exchange) bool {
+	if len(s.managers) == 0 || x.Request.Method != "GET" || !strings.HasPrefix(x.Request.Path, challengePath) {
+		return false
+	}
+	for _, manager := range s.managers {
+		var proof string
+		var ok bool
+		x.Wait(func() { proof, ok = manager.HTTPChallenge(x.Request.Host, x.Request.Path) })
+		if ok {
+			x.Response = &message.Response{Status: 200, Body: message.Text(proof), Length: int64(len(proof))}
+			x.Response.Fields.Put(message.ContentType, "text/plain")
+			return true
+		}
+	}
+	return false
+}
