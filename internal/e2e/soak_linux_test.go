@@ -79,8 +79,8 @@ listeners: {web: {address: "127.0.0.1:0"}}
 admin: {address: "127.0.0.1:0"}
 access_log: {output: none}
 upstreams:
-  many: {endpoints: [%[1]q], pool: {idle_timeout: 1s}}
-  few: {endpoints: [%[1]q], pool: {idle_timeout: 1s, max_connections_per_endpoint: 3}}
+  many: {endpoints: [%[1]q], pool: {idle_timeout: 1s}, timeouts: {connect: 30s}}
+  few: {endpoints: [%[1]q], pool: {idle_timeout: 1s, max_connections_per_endpoint: 3}, timeouts: {connect: 30s}}
 routes:
   - {match: {path_prefix: /many}, upstream: many}
   - {match: {path_prefix: /few}, upstream: few}

@@ -29,7 +29,7 @@ type Gateway struct {
 	t      testing.TB
 	file   string
 	access buffer
-	log    buffer
+	log    buffer // the last of it
 	stop   context.CancelFunc
 	done   chan error
 }
@@ -49,6 +49,7 @@ func Start(t testing.TB, config string, kinds ...pipeline.Kind) *Gateway {
 func StartFile(t testing.TB, path string, kinds ...pipeline.Kind) *Gateway {
 	t.Helper()
 	g := &Gateway{t: t, file: path, done: make(chan error, 1)}
+	g.log.most = 1 << 20 // it has a line for each exchange that fails
 	g.admin = newAdmin(t, func() net.Addr { return g.AdminAddr() })
 	log := slog.New(slog.NewTextHandler(&g.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	g.Gateway = app.New(app.Options{Source: file.New(g.file, file.Options{Logger: log}), Log: log, Stdout: &g.access, Stderr: &g.access, Kinds: kinds, Engine: Engine()})
@@ -185,13 +186,17 @@ func WaitFor(t testing.TB, what string, condition func() bool) {
 
 // buffer is a bytes.Buffer for several writers.
 type buffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
+	most int // it keeps at least the last so many bytes; 0: all
+	mu   sync.Mutex
+	buf  bytes.Buffer
 }
 
 func (b *buffer) Write(p []byte) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if b.most > 0 && b.buf.Len() > 2*b.most {
+		b.buf.Next(b.buf.Len() - b.most)
+	}
 	return b.buf.Write(p)
 }
 
