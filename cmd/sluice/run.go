@@ -69,6 +69,7 @@ func serve(cmd *cobra.Command, gateway *app.Gateway, log *slog.Logger, obeyed ..
 	defer signal.Stop(steer)
 	ended := make(chan struct{})
 	defer close(ended)
+	go tidyCollector(ctx)
 	go end(ends, ended, gateway, stop)
 	go func() {
 		for {
