@@ -418,6 +418,7 @@ func TestBusy(t *testing.T) {
 		t.Error("idle with a stream")
 	}
 	c.open(3, true, get())
+	eventually(t, "two streams", func() bool { return s.each()[0].Active() == 2 })
 	let <- struct{}{}
 	let <- struct{}{}
 	if <-told {
@@ -499,7 +500,8 @@ func TestReadAhead(t *testing.T) {
 		options.Preface = bytes.Clone(sent.Bytes()[:split])
 		end := make(chan error)
 		go func() { end <- h2.NewConn(near, options).Serve() }()
-		go func() { _, _ = far.Write(sent.Bytes()[split:]) }()
+		_, err := far.Write(sent.Bytes()[split:])
+		client.must(err)
 		if a := client.answer(1); a.body != "GET /" {
 			t.Errorf("split at %d: %v", split, a)
 		}

@@ -26,9 +26,9 @@ type clock struct {
 type stage int
 
 const (
-	open   stage = iota
-	warned       // GOAWAY with the highest number is sent
-	named        // GOAWAY with the last stream is sent
+	staying stage = iota
+	warned        // GOAWAY with the highest number is sent
+	named         // GOAWAY with the last stream is sent
 )
 
 // roundTrip is how long the answer is waited for that tells that a client has
@@ -73,7 +73,7 @@ func (k *clock) look() {
 		c.interrupt(broken(errNoPong))
 	case k.stage == warned && due(k.parting, 0, now):
 		c.nameLast()
-	case k.stage == open && c.active == 0 && due(k.rest, o.IdleTimeout, now):
+	case k.stage == staying && c.active == 0 && due(k.rest, o.IdleTimeout, now):
 		c.goAway()
 	case o.PingInterval > 0 && k.pinged.IsZero() && due(k.heard, o.PingInterval, now):
 		k.pinged = now
@@ -107,7 +107,7 @@ func (k *clock) set(now time.Time) {
 	if k.stage == warned {
 		sooner(k.parting)
 	}
-	if k.stage == open && c.active == 0 {
+	if k.stage == staying && c.active == 0 {
 		sooner(k.rest.Add(o.IdleTimeout))
 	}
 	if !k.pinged.IsZero() {
@@ -142,7 +142,7 @@ func (k *clock) hear(now time.Time) {
 // goAway warns the client: it may have streams under way that are not here yet,
 // so the last one is named only after a round trip. The caller holds mu.
 func (c *Conn) goAway() {
-	if c.clock.stage != open || c.ending {
+	if c.clock.stage != staying || c.ending {
 		return
 	}
 	now := time.Now()

@@ -282,10 +282,10 @@ func (c *Conn) lost(err error) error {
 	switch {
 	case c.ending:
 		return c.cause
-	case errors.Is(err, io.EOF) && c.active == 0:
-		return nil
 	case errors.As(err, &timeout) && timeout.Timeout():
 		return ErrHeaderTimeout
+	case c.open == 0:
+		return nil // whoever waits for nothing may go as it likes
 	}
 	return broken(err)
 }
