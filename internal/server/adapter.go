@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"runtime/debug"
 	"sync"
 	"time"
 
@@ -121,7 +120,7 @@ func (t *turn) run() (cut bool) {
 	switch {
 	case errors.Is(err, http.ErrAbortHandler):
 		t.note(err)
-		_ = t.x.Response.Close() // the error at hand is the one to tell
+		t.listener.dispose(t.x)
 		return true
 	case err != nil:
 		t.fail(err)
@@ -162,15 +161,13 @@ func (t *turn) recovered(value any) error {
 	if err, ok := value.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 		return err
 	}
-	t.x.Identify()
-	t.listener.log.Error("an exchange panicked", "request_id", t.x.ID, "panic", fmt.Sprint(value), "stack", string(debug.Stack()))
-	return pipeline.NewError(pipeline.Internal, nil) // the cause is told
+	return t.listener.recovered(t.x, value)
 }
 
 // fail makes an error the response.
 func (t *turn) fail(err error) {
-	pipeline.Fail(t.x, t.blame(err))
 	t.failed = true
+	t.listener.fail(t.x, t.blame(err))
 }
 
 // note records an error that no response can tell any more. The first one is
@@ -253,16 +250,6 @@ func (t *turn) settle(cut, interrupted bool) {
 
 // past is a deadline that is over.
 func past() time.Time { return time.Unix(1, 0) }
-
-// done tells the service that an exchange is over.
-func (l *Listener) done(x *pipeline.Exchange) {
-	defer func() {
-		if value := recover(); value != nil {
-			l.log.Error("the end of an exchange panicked", "request_id", x.ID, "panic", fmt.Sprint(value), "stack", string(debug.Stack()))
-		}
-	}()
-	l.service.Done(x)
-}
 
 // peerOf is the other end of a connection; invalid where it has no address, as
 // on a Unix socket.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"time"
 
 	"sluice/internal/message"
@@ -208,21 +207,13 @@ func (e *exchange) serve() (err error) {
 }
 
 func (e *exchange) recovered(value any) error {
-	e.Identify()
-	e.client.listener.log.Error("an exchange panicked", "request_id", e.ID, "panic", fmt.Sprint(value), "stack", string(debug.Stack()))
-	return pipeline.NewError(pipeline.Internal, nil) // the cause is told
+	return e.client.listener.recovered(&e.Exchange, value)
 }
 
 // fail makes an error the response.
 func (e *exchange) fail(err error) {
 	e.failed = true
-	defer func() {
-		if value := recover(); value != nil { // of the response that a handler left behind
-			e.Response = nil
-			pipeline.Fail(&e.Exchange, e.recovered(value))
-		}
-	}()
-	pipeline.Fail(&e.Exchange, e.blame(err))
+	e.client.listener.fail(&e.Exchange, e.blame(err))
 }
 
 // note records an error that no response can tell any more. The first one is

@@ -85,7 +85,7 @@ type Listener struct {
 	service   pipeline.Service
 	log       *slog.Logger
 	listen    func(network, address string) (net.Listener, error)
-	counted   func(listener string, delta int)
+	counts    func(listener string, delta int) // see counted
 	limits    limits
 	clock     clock
 	driver    netloop.Driver // nil: net/http serves
@@ -149,7 +149,7 @@ func newListener(m *model.Listener, o Options) *Listener {
 		o.Connections = func(string, int) {}
 	}
 	l := &Listener{
-		address: m.Address, service: o.Service, log: o.Log, listen: o.Listen, driver: o.Driver, counted: o.Connections, limits: standard(),
+		address: m.Address, service: o.Service, log: o.Log, listen: o.Listen, driver: o.Driver, counts: o.Connections, limits: standard(),
 		ended: make(chan struct{}), shut: make(chan struct{}), quiet: make(chan struct{}), refusals: make(chan struct{}, maxRefusals), conns: map[member]struct{}{},
 	}
 	l.streams = h2.NewBuffers()

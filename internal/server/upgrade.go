@@ -50,7 +50,7 @@ func (e *exchange) upgrade() bool {
 
 // abandon ends an exchange whose upgrade came to nothing.
 func (e *exchange) abandon(why *pipeline.Error) {
-	_ = e.Response.Close() // the error at hand is the one to tell
+	e.client.listener.dispose(&e.Exchange)
 	e.note(why)
 	e.over()
 }
