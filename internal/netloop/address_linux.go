@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"strconv"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
-// socketAddress is what a network's address is to the kernel.
+// socketAddress is what a network's address is to the kernel. It may block where
+// the address has a zone.
 func socketAddress(network, address string) (family int, to unix.Sockaddr, err error) {
 	if network == "unix" {
 		return unix.AF_UNIX, &unix.SockaddrUnix{Name: address}, nil
@@ -23,16 +25,21 @@ func socketAddress(network, address string) (family int, to unix.Sockaddr, err e
 	}
 	to6 := &unix.SockaddrInet6{Port: int(literal.Port()), Addr: literal.Addr().As16()}
 	if zone := literal.Addr().Zone(); zone != "" {
-		device, err := net.InterfaceByName(zone)
+		index, err := strconv.Atoi(zone)
 		if err != nil {
-			return 0, nil, fmt.Errorf("dial %s %s: %w", network, address, err)
+			var device *net.Interface
+			if device, err = net.InterfaceByName(zone); err != nil {
+				return 0, nil, fmt.Errorf("dial %s %s: %w", network, address, err)
+			}
+			index = device.Index
 		}
-		to6.ZoneId = uint32(device.Index)
+		to6.ZoneId = uint32(index)
 	}
 	return unix.AF_INET6, to6, nil
 }
 
-// addrOf is a kernel's address as net has it.
+// addrOf is a kernel's address as net has it, but for the name of a zone, which is
+// its number here: to look that up could hold up a loop, for each client.
 func addrOf(name unix.Sockaddr) net.Addr {
 	switch name := name.(type) {
 	case *unix.SockaddrInet4:
@@ -40,9 +47,7 @@ func addrOf(name unix.Sockaddr) net.Addr {
 	case *unix.SockaddrInet6:
 		ip := netip.AddrFrom16(name.Addr)
 		if name.ZoneId != 0 {
-			if device, err := net.InterfaceByIndex(int(name.ZoneId)); err == nil {
-				ip = ip.WithZone(device.Name)
-			}
+			ip = ip.WithZone(strconv.FormatUint(uint64(name.ZoneId), 10))
 		}
 		return net.TCPAddrFromAddrPort(netip.AddrPortFrom(ip, uint16(name.Port)))
 	case *unix.SockaddrUnix:

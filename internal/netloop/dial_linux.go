@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"strings"
 	"syscall"
 	"time"
 
@@ -43,7 +44,7 @@ func (l *loop) forget(c *loopConn) {
 
 // Dial connects a socket.
 func (l *loop) Dial(ctx context.Context, network, address string, deadline time.Time) (Conn, error) {
-	family, to, err := socketAddress(network, address)
+	family, to, err := l.socketAddress(network, address)
 	if err != nil {
 		return nil, err
 	}
@@ -52,6 +53,20 @@ func (l *loop) Dial(ctx context.Context, network, address string, deadline time.
 		return nil, &net.OpError{Op: "dial", Net: network, Addr: addrOf(to), Err: err}
 	}
 	return c, nil
+}
+
+// socketAddress is the function of that name, which is run aside where it may
+// block.
+func (l *loop) socketAddress(network, address string) (family int, to unix.Sockaddr, err error) {
+	if network == "unix" || !strings.Contains(address, "%") {
+		return socketAddress(network, address)
+	}
+	return l.zoned(network, address)
+}
+
+func (l *loop) zoned(network, address string) (family int, to unix.Sockaddr, err error) {
+	l.Block(func() { family, to, err = socketAddress(network, address) })
+	return family, to, err
 }
 
 func (l *loop) dial(ctx context.Context, family int, to unix.Sockaddr, deadline time.Time) (*loopConn, error) {
