@@ -65,6 +65,7 @@ type Exchange struct {
 
 	ctx      context.Context
 	peerText string
+	room     message.Fields // empty; what TakeRoom hands out
 }
 
 // Observer takes what an exchange leaves: its log line and its metrics.
@@ -90,6 +91,21 @@ func NewExchange(ctx context.Context, request *message.Request, listener *model.
 func (x *Exchange) Init(ctx context.Context, text string) {
 	x.ctx, x.peerText = ctx, text
 	x.ClientIP = x.Peer.Addr().Unmap().WithZone("")
+}
+
+// GiveRoom gives the exchange the room that its engine has for fields. Nothing
+// else may use it.
+func (x *Exchange) GiveRoom(room message.Fields) { x.room = room[:0] }
+
+// TakeRoom is an empty list with room for n fields, the caller's alone: of what
+// the engine has given, or else allocated.
+func (x *Exchange) TakeRoom(n int) message.Fields {
+	if n > cap(x.room) {
+		return make(message.Fields, 0, n)
+	}
+	taken := x.room[:0:n]
+	x.room = x.room[n:n]
+	return taken
 }
 
 // PeerText is the peer's address without port, mapping and zone, empty where it

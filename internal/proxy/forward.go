@@ -12,10 +12,11 @@ import (
 	"sluice/internal/upstream"
 )
 
-// The room for fields that comes with a forward; more are allocated.
+// The room for fields beyond the client's in what an endpoint is asked, and in
+// its answer. Where there are more, they are allocated.
 const (
-	requestRoom  = 20
-	responseRoom = 14
+	requestRoom  = 7
+	responseRoom = 12
 )
 
 // forward is the forwarding of one exchange, in one piece of memory: what the
@@ -31,18 +32,17 @@ type forward struct {
 	endpoint *upstream.Endpoint
 	ending   sync.Once // of the attempt
 
-	uploading   io.ReadCloser // the client's body; nil: none
-	left        int64         // bytes of it to come, or message.Unknown
-	downloading io.ReadCloser // the endpoint's body; nil once nobody may touch it
-	over        error         // what reading it gives then
-
-	requestFields  [requestRoom]message.Field
-	responseFields [responseRoom]message.Field
+	uploading   io.ReadCloser  // the client's body; nil: none
+	left        int64          // bytes of it to come, or message.Unknown
+	downloading io.ReadCloser  // the endpoint's body; nil once nobody may touch it
+	over        error          // what reading it gives then
+	room        message.Fields // for the fields of an answer
 }
 
 func newForward(d *destination, x *pipeline.Exchange) *forward {
 	f := &forward{destination: d, x: x}
-	f.request.Fields = f.requestFields[:0]
+	f.request.Fields = x.TakeRoom(len(x.Request.Fields) + requestRoom)
+	f.room = x.TakeRoom(responseRoom)
 	return f
 }
 
@@ -67,7 +67,7 @@ func (f *forward) attempt(start time.Time) error {
 	if f.x.ClientIP.IsValid() {
 		f.try.Client, f.try.Local = netip.AddrPortFrom(f.x.ClientIP, f.x.Peer.Port()), f.x.Local
 	}
-	f.try.Response.Fields = f.responseFields[:0]
+	f.try.Response.Fields = f.room
 	if f.x.Informer != nil {
 		f.try.Informer = f
 	}

@@ -13,9 +13,9 @@ import (
 	"sluice/internal/wire"
 )
 
-// fieldRoom is how many fields of a request have room in its exchange; more are
-// allocated.
-const fieldRoom = 14
+// fieldRoom is how many fields have room in an exchange: of the request, then of
+// what is made from it. More are allocated.
+const fieldRoom = 32
 
 // exchange is an exchange of the engine, with all that belongs to it in one
 // piece of memory, which nothing uses again: a middleware may keep any of it. It
@@ -88,6 +88,7 @@ func (e *exchange) readHead(in *input) error {
 		}
 		if n > 0 {
 			e.framing = framing
+			e.parcel()
 			if framing.Length != 0 { // of a body there, or not known
 				e.content.begin(m, limits, n)
 			}
@@ -112,6 +113,16 @@ func (e *exchange) readHead(in *input) error {
 			}
 			return err
 		}
+	}
+}
+
+// parcel leaves the room that the request's fields do not take, nor its id, to
+// what is made from the request.
+func (e *exchange) parcel() {
+	fields := e.request.Fields
+	if end := len(fields) + 1; cap(fields) == fieldRoom && end <= fieldRoom {
+		e.request.Fields = fields[:len(fields):end]
+		e.GiveRoom(e.fields[end:])
 	}
 }
 
