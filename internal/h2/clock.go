@@ -13,8 +13,10 @@ import (
 type clock struct {
 	conn     *Conn
 	timer    *time.Timer
+	armed    time.Time // when it looks next; zero: it is not set
 	settings time.Time // by when SETTINGS are to be acknowledged; zero: they are
 	rest     time.Time // since when there is no stream
+	untidy   bool      // workers may wait since then
 	stage    stage
 	parting  time.Time // by when the last stream is named
 	lastOne  uint32    // in stage named
@@ -34,6 +36,9 @@ const (
 // roundTrip is how long the answer is waited for that tells that a client has
 // heard of the end.
 const roundTrip = time.Second
+
+// tidyTime is how long a connection rests before it keeps no worker.
+const tidyTime = time.Second
 
 // errNoPong ends a connection whose client is silent.
 var errNoPong = errors.New("a PING was not answered")
@@ -65,6 +70,11 @@ func (k *clock) look() {
 		return
 	}
 	now := time.Now()
+	k.armed = time.Time{}
+	if k.untidy && c.active == 0 && due(k.rest, tidyTime, now) {
+		k.untidy = false
+		c.dismiss()
+	}
 	o := &c.options
 	switch {
 	case due(k.settings, 0, now):
@@ -110,11 +120,18 @@ func (k *clock) set(now time.Time) {
 	if k.stage == staying && c.active == 0 {
 		sooner(k.rest.Add(o.IdleTimeout))
 	}
+	if k.untidy && c.active == 0 {
+		sooner(k.rest.Add(tidyTime))
+	}
 	if !k.pinged.IsZero() {
 		sooner(k.pinged.Add(o.PingTimeout))
 	} else if o.PingInterval > 0 {
 		sooner(k.heard.Add(o.PingInterval))
 	}
+	if !k.armed.IsZero() && !next.Before(k.armed) {
+		return // it looks before, and sets itself then
+	}
+	k.armed = next
 	k.timer.Reset(max(next.Sub(now), 0))
 }
 

@@ -61,6 +61,7 @@ type Conn struct {
 	active  int                // streams whose handlers have not returned
 	running int                // handlers that run
 	waiting []*stream          // for a handler to end
+	idle    []*worker          // that wait for a stream
 
 	// Writing.
 	writing  bool
@@ -174,6 +175,7 @@ func (c *Conn) end(err error) {
 		s.kill(cause)
 	}
 	c.waiting = nil
+	c.dismiss()
 	polite := err == nil || rule != nil
 	if polite {
 		// However much waits, the client has to read it within this time.

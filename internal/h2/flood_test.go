@@ -127,7 +127,10 @@ func TestFloods(t *testing.T) {
 			other := s.dial(t)
 			c := s.dial(t)
 			if !tc.deaf {
-				go func() { _, _ = io.Copy(io.Discard, c.conn) }()
+				go func() {
+					_, _ = io.Copy(io.Discard, c.conn)
+					_ = c.conn.Close() // it has heard
+				}()
 			}
 			var before runtime.MemStats
 			runtime.ReadMemStats(&before)

@@ -9,6 +9,52 @@ import (
 	"golang.org/x/net/http2"
 )
 
+// worker is a goroutine that serves streams, one after another: its stack has
+// grown to what handlers need.
+type worker struct{ next chan *stream }
+
+// maxIdle bounds the workers that wait for a stream.
+const maxIdle = 16
+
+// work has a worker serve a stream. The caller holds mu.
+func (c *Conn) work(s *stream) {
+	c.running++
+	if n := len(c.idle); n > 0 {
+		w := c.idle[n-1]
+		c.idle = c.idle[:n-1]
+		w.next <- s
+		return
+	}
+	w := &worker{make(chan *stream, 1)}
+	go func() {
+		for ; s != nil; s = <-w.next {
+			c.run(s)
+			if !c.rests(w) {
+				return
+			}
+		}
+	}()
+}
+
+// rests makes a worker wait, if there are not enough that do.
+func (c *Conn) rests(w *worker) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.over || len(c.idle) >= maxIdle {
+		return false
+	}
+	c.idle = append(c.idle, w)
+	return true
+}
+
+// dismiss ends the workers that wait. The caller holds mu.
+func (c *Conn) dismiss() {
+	for _, w := range c.idle {
+		close(w.next)
+	}
+	c.idle = nil
+}
+
 // run serves a stream, and writes what came of it where nobody else writes: the
 // goroutine is there already.
 func (c *Conn) run(s *stream) {
@@ -20,8 +66,7 @@ func (c *Conn) run(s *stream) {
 	if len(c.waiting) > 0 && !c.over {
 		next := c.waiting[0]
 		c.waiting = c.waiting[1:]
-		c.running++
-		go c.run(next)
+		c.work(next)
 	}
 	writes := c.writes()
 	if c.over {

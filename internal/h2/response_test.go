@@ -98,6 +98,24 @@ func TestResponses(t *testing.T) {
 			w.Header()["Date"] = nil
 			w.WriteHeader(204)
 		}, status: "204"},
+		{name: "fields that no table keeps", handler: func(w http.ResponseWriter, _ *http.Request) {
+			for _, name := range []string{"Age", "Content-Range", "Etag", "Last-Modified", "Location", "Set-Cookie", "X-Request-Id"} {
+				w.Header().Set(name, strings.Repeat(name, 40))
+			}
+			w.Header().Set("Content-Length", "007")
+			w.Header()["Content-Type"] = nil
+			_, _ = w.Write([]byte("content"))
+		}, status: "200", body: "content", fields: func() string {
+			var lines []string
+			for _, name := range []string{"Age", "Content-Length", "Content-Range", "Etag", "Last-Modified", "Location", "Set-Cookie", "X-Request-Id"} {
+				value := strings.Repeat(name, 40)
+				if name == "Content-Length" {
+					value = "7"
+				}
+				lines = append(lines, strings.ToLower(name)+": "+value)
+			}
+			return strings.Join(lines, ", ")
+		}()},
 		{name: "trailers announced", handler: func(w http.ResponseWriter, _ *http.Request) {
 			w.Header()["Content-Type"] = nil
 			w.Header().Set("Trailer", "X-A, x-b, Content-Length")

@@ -77,8 +77,7 @@ func (c *Conn) start(s *stream) {
 		c.waiting = append(c.waiting, s)
 		return
 	}
-	c.running++
-	go c.run(s)
+	c.work(s)
 }
 
 // kill ends a stream without a word to the client. The caller holds mu.
@@ -114,7 +113,7 @@ func (s *stream) closed() bool { return s.ended && s.finished }
 // left counts a stream whose handler has returned, or never runs.
 func (c *Conn) left() {
 	if c.active--; c.active == 0 {
-		c.clock.rest = time.Now()
+		c.clock.rest, c.clock.untidy = time.Now(), true
 		c.clock.set(c.clock.rest)
 		c.depart()
 	}
