@@ -42,6 +42,7 @@ func rules(lines int) []rule {
 		{"state", noPackageState},
 		{"panic", panicsNameBugs},
 		{"sleep", nobodySleeps},
+		{"field", fieldsAreKnown},
 		{"length", func(p *pkg, report func(token.Pos, string)) { filesAreShort(p, lines, report) }},
 	}
 }

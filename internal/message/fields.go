@@ -7,7 +7,9 @@ import (
 )
 
 // Field is one field line (RFC 9110 5): a name as it was spelled, a value
-// without surrounding white space, and the name's small integer.
+// without surrounding white space, and the name's small integer, by which those
+// are found that have one. Who makes a Field by itself sets that, to what Lookup
+// says; Add and Set do so.
 type Field struct {
 	Name  string
 	Value string

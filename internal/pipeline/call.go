@@ -95,7 +95,7 @@ func (e *Error) ending() message.Fields {
 
 // Ending are the fields that tell a call how it ended.
 func Ending(code rpc.Code, text string) message.Fields {
-	return message.Fields{{Name: rpc.StatusField, Value: code.Field()}, {Name: rpc.MessageField, Value: rpc.EscapeMessage(text)}}
+	return message.Fields{{Name: rpc.StatusField, Value: code.Field(), ID: message.Other}, {Name: rpc.MessageField, Value: rpc.EscapeMessage(text), ID: message.Other}}
 }
 
 // callTimeout is how long a call may take, as its client says, if it does so in

@@ -25,3 +25,17 @@ func Register(logger *slog.Logger, registry *prometheus.Registry, c prometheus.C
 	prometheus.MustRegister(c)                             // want registry
 	promauto.NewCounter(prometheus.CounterOpts{Name: "x"}) // want registry
 }
+
+func fields(name string) []message.Fields {
+	known := message.Field{Name: name, ID: message.Lookup(name)}
+	wrong := message.Field{Name: "Host", ID: message.Date} // want field
+	return []message.Fields{
+		{known, wrong, {}},
+		message.Fields{{Name: "X-Own", ID: message.Other}, {"Date", "", message.Date}},
+		message.Fields{
+			{Name: "Connection"}, // want field
+			{Name: "Connection", ID: message.Other}, // want field
+		},
+		message.Fields{message.Field{Value: name, Name: name}}, // want field
+	}
+}
