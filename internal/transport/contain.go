@@ -10,7 +10,7 @@ import (
 func (p *pool) contain() {
 	if value := recover(); value != nil {
 		stack := debug.Stack()
-		p.fallback.executor.Post(func() { panic(fmt.Sprintf("%v\n%s", value, stack)) })
+		p.fallback.executor.Post(func() { panic(fmt.Sprintf("BUG: beside an attempt: %v\n%s", value, stack)) })
 	}
 }
 
