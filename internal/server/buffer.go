@@ -5,8 +5,10 @@ import "sync"
 // The buffers that are lent. Nothing of an exchange keeps one.
 type (
 	// headBuffer is for what is read of a request at first, and for a head that
-	// is written, with what is there of the body.
-	headBuffer [16 << 10]byte
+	// is written, with what is there of the body: all of what a connection to an
+	// endpoint has read with its head (16 KiB), though the head has grown here. A
+	// rest would be written by itself, and keep what follows from going by a pipe.
+	headBuffer [20 << 10]byte
 	// bodyBuffer is for bodies and tunnels to pass through.
 	bodyBuffer [64 << 10]byte
 )

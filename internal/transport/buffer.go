@@ -2,7 +2,8 @@ package transport
 
 const (
 	// bufferSize is what a connection that carries an attempt has in bytes: for
-	// the head of the request with a small body, then for what comes.
+	// the head of the request with a small body, then for what comes. Package
+	// server has room for as much behind a head.
 	bufferSize = 16 << 10
 	// pieceSize is how much of a request's body is read at once, in bytes.
 	pieceSize = 32 << 10
