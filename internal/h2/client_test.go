@@ -219,29 +219,28 @@ func TestLargeBodies(t *testing.T) {
 
 // TestTurns: a large response does not hold up a small one.
 func TestTurns(t *testing.T) {
-	s := serve(t, handler(func(w http.ResponseWriter, r *http.Request) {
+	near, far := net.Pipe() // no buffer between
+	server := h2.NewConn(near, handler(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/large" {
 			_, _ = w.Write(make([]byte, 8<<20))
 			return
 		}
 		_, _ = w.Write(make([]byte, 100<<10))
-	}), nil)
-	c := s.dial(t)
+	}))
+	end := make(chan error)
+	go func() { end <- server.Serve() }()
+	defer func() { _ = far.Close(); <-end }()
+	c := newRaw(t, far)
+	c.write(http2.ClientPreface)
 	c.must(c.WriteSettings(http2.Setting{ID: http2.SettingInitialWindowSize, Val: 16 << 20}))
 	c.must(c.WriteWindowUpdate(0, 64<<20))
 	c.open(1, true, with(get(), ":path: /large"))
-	large := 0
-	for large == 0 {
-		if f, ok := c.next().(*http2.DataFrame); ok {
-			large += len(f.Data())
-		}
-	}
+	c.until(http2.FrameData)
 	c.open(3, true, get())
 	for {
 		f, ok := c.next().(*http2.DataFrame)
 		switch {
 		case ok && f.StreamID == 1:
-			large += len(f.Data())
 			if f.StreamEnded() {
 				t.Fatal("the small response came last")
 			}
