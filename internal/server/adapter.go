@@ -193,7 +193,12 @@ func (t *turn) blame(err error) error {
 }
 
 // lost is the error of a response that could not be written.
-func (t *turn) lost(err error) error { return lostClient(t.ctx, err) }
+func (t *turn) lost(err error) error {
+	if passed(until(t.x, t.failed)) {
+		err = pipeline.NewError(pipeline.UpstreamTimeout, errTotal)
+	}
+	return lostClient(t.ctx, err)
+}
 
 // finish ends everything that the exchange has under way, and says so to the
 // service.
@@ -208,6 +213,7 @@ func (t *turn) finish(cut bool) {
 		t.c.end.Store(nil)
 		t.c.active.Store(false)
 		t.c.stall.Store(0)
+		t.c.until.Store(nil)
 	}
 	var interrupted bool
 	if t.body != nil {

@@ -34,7 +34,8 @@ type conn struct {
 	last      atomic.Bool // no further request may be served
 	lingering atomic.Bool // the client may still be sending: Close reads on for a while
 	closed    atomic.Bool
-	stall     atomic.Int64 // how long a client may take nothing of what is written, in ns; 0: for ever
+	stall     atomic.Int64              // how long a client may take nothing of what is written, in ns; 0: for ever
+	until     atomic.Pointer[time.Time] // when it must be written; nil: never
 	end       atomic.Pointer[func(cause error)]
 	takes     func() // told while a Write waits for a client that takes something; may be nil
 
@@ -57,21 +58,21 @@ func (c *conn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write fails when the client takes nothing for as long as stall says; as long
-// as it takes a byte now and then, Write goes on.
+// Write fails when the client takes nothing for as long as stall says, or at
+// until; as long as it takes a byte now and then, Write goes on.
 func (c *conn) Write(p []byte) (written int, err error) {
-	stall := time.Duration(c.stall.Load())
-	if stall <= 0 {
-		return c.Conn.Write(p)
+	stall, end := time.Duration(c.stall.Load()), time.Time{}
+	if until := c.until.Load(); until != nil {
+		end = *until
 	}
 	var patience patience
 	for {
-		if err := c.Conn.SetWriteDeadline(time.Now().Add(max(stall/patienceParts, 1))); err != nil {
+		if err := c.Conn.SetWriteDeadline(deadline(time.Now(), stall/patienceParts, end)); err != nil {
 			return written, err
 		}
 		n, err := c.Conn.Write(p[written:])
 		written += n
-		if err == nil || !errors.Is(err, os.ErrDeadlineExceeded) || patience.ends(n, netloop.Unsent(c.control)) {
+		if err == nil || !errors.Is(err, os.ErrDeadlineExceeded) || passed(end) || patience.ends(n, netloop.Unsent(c.control)) {
 			return written, err
 		}
 		if patience.parts == 0 && c.takes != nil {

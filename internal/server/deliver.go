@@ -48,7 +48,7 @@ func (e *exchange) deliver(idle time.Duration, put func() (int, error)) (written
 		if err == nil || !errors.Is(err, os.ErrDeadlineExceeded) {
 			return written, err
 		}
-		if until := e.until(); !until.IsZero() && !time.Now().Before(until) {
+		if passed(e.until()) {
 			return written, pipeline.NewError(pipeline.UpstreamTimeout, errTotal)
 		}
 		if patience.ends(n, netloop.Unsent(conn.Control)) {
@@ -59,23 +59,35 @@ func (e *exchange) deliver(idle time.Duration, put func() (int, error)) (written
 
 // writeUntil is the deadline of a write that may wait so long; zero: none.
 func (e *exchange) writeUntil(wait time.Duration) (until time.Time) {
-	if wait > 0 {
-		until = e.client.conn.Executor().Now().Add(wait)
-	}
-	if end := e.until(); !end.IsZero() && (until.IsZero() || end.Before(until)) {
-		until = end
-	}
-	return until
+	return deadline(e.client.conn.Executor().Now(), wait, e.until())
 }
 
-// until is when the response must be written; zero: never. An error may be told
+// until is when the response must be written; zero: never.
+func (e *exchange) until() time.Time { return until(&e.Exchange, e.failed) }
+
+// until is when a response must be written; zero: never. An error may be told
 // after the exchange's own time, which it may be the end of.
-func (e *exchange) until() time.Time {
-	if e.failed {
+func until(x *pipeline.Exchange, failed bool) time.Time {
+	if failed {
 		return time.Time{}
 	}
-	return e.Until
+	return x.Until
 }
+
+// deadline is when a wait ends that may take so long (0: for ever) and must be
+// over by end (zero: never); zero: never.
+func deadline(now time.Time, wait time.Duration, end time.Time) (at time.Time) {
+	if wait > 0 {
+		at = now.Add(wait)
+	}
+	if !end.IsZero() && (at.IsZero() || end.Before(at)) {
+		at = end
+	}
+	return at
+}
+
+// passed tells whether a time is over; zero: never.
+func passed(end time.Time) bool { return !end.IsZero() && !time.Now().Before(end) }
 
 // send writes some bytes.
 func (e *exchange) send(data []byte, idle time.Duration) (int, error) {

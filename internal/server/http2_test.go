@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"sluice/internal/message"
 	"sluice/internal/model"
@@ -26,6 +27,9 @@ func (byPath) Serve(x *pipeline.Exchange) error {
 		}}
 	case "/cut":
 		x.Response = &message.Response{Status: 200, Length: 10, Body: io.NopCloser(io.MultiReader(strings.NewReader("begun"), broken{}))}
+	case "/slow":
+		x.Until = time.Now().Add(100 * time.Millisecond)
+		x.Response = &message.Response{Status: 200, Length: message.Unknown, Body: io.NopCloser(ticking{})}
 	case "/upgrade":
 		x.Response = &message.Response{Status: 101, Tunnel: idleTunnel{}}
 	default:
@@ -45,6 +49,14 @@ type answered struct {
 type broken struct{}
 
 func (broken) Read([]byte) (int, error) { return 0, errors.New("broken") }
+
+// ticking gives a byte now and then, for ever.
+type ticking struct{}
+
+func (ticking) Read(p []byte) (int, error) {
+	<-time.After(5 * time.Millisecond)
+	return copy(p, "x"), nil
+}
 
 type idleTunnel struct{ io.ReadWriter }
 
@@ -92,6 +104,12 @@ func TestTheAdapterOnHTTP2(t *testing.T) {
 		t.Errorf("%q, %v", body, err)
 	}
 	<-service.ended
+	if _, body, err := ask("/slow", ""); err == nil {
+		t.Errorf("a clean end after %d bytes", len(body))
+	}
+	if x := <-service.ended; x.Err == nil || x.Err.Word != pipeline.UpstreamTimeout {
+		t.Errorf("%v", x.Err)
+	}
 	if response, _, _ := ask("/upgrade", ""); response.StatusCode != 502 {
 		t.Errorf("%d", response.StatusCode)
 	}

@@ -71,6 +71,9 @@ func (t *turn) misfit() error {
 func (t *turn) write() (cut bool) {
 	r := t.x.Response
 	defer func() { _ = r.Close() }() // read to its end, or told already
+	if end := until(t.x, t.failed); t.c != nil && !end.IsZero() {
+		t.c.until.Store(&end)
+	}
 	t.stall()
 	withBody := r.Body != nil && t.allowsBody(r.Status) && r.Length != 0
 	t.head(withBody)
@@ -112,14 +115,14 @@ func (t *turn) stall() {
 		t.c.stall.Store(int64(stallOf(t.x)))
 		return
 	}
-	t.allow(stallOf(t.x))
+	t.allow(stallOf(t.x), until(t.x, t.failed))
 }
 
-// allow gives a client of many exchanges so long to take what is written next.
-// 0: for ever.
-func (t *turn) allow(stall time.Duration) {
-	if t.c == nil && stall > 0 {
-		_ = t.rc.SetWriteDeadline(time.Now().Add(stall)) // fails on an ended stream only
+// allow gives a client of many exchanges so long to take what is written next (0:
+// for ever), and at most until end (zero: for ever).
+func (t *turn) allow(stall time.Duration, end time.Time) {
+	if at := deadline(time.Now(), stall, end); t.c == nil && !at.IsZero() {
+		_ = t.rc.SetWriteDeadline(at) // fails on an ended stream only
 	}
 }
 

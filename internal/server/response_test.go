@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"sluice/internal/message"
+	"sluice/internal/model"
 	"sluice/internal/pipeline"
 	"sluice/internal/server"
 )
@@ -524,6 +525,31 @@ func TestAClientThatStopsReading(t *testing.T) {
 	c.head("GET")
 	if x := f.next(t); x.Err == nil || x.Err.Word != pipeline.ClientClosed {
 		t.Errorf("it ended with %v", x.Err)
+	}
+}
+
+// An exchange that must be over is, however patient its route is with a client,
+// unless it has an error to tell.
+func TestAnExchangeThatMustBeOver(t *testing.T) {
+	for name, route := range map[string]*model.Route{"without a route": nil, "a patient route": routeWithIdle(time.Hour, time.Hour)} {
+		f := start(t, func(x *pipeline.Exchange) error {
+			x.Route, x.Until = route, time.Now().Add(100*time.Millisecond)
+			if x.Request.Path == "/error" {
+				_ = pause(x, 150*time.Millisecond)
+				return pipeline.NewError(pipeline.UpstreamTimeout, nil)
+			}
+			x.Response = &message.Response{Status: 200, Body: io.NopCloser(endless{}), Length: message.Unknown}
+			return nil
+		})
+		c := f.dial()
+		if response, _ := c.send(get("/error")).answer("GET"); response.StatusCode != 504 {
+			t.Errorf("%s: %d", name, response.StatusCode)
+		}
+		f.next(t)
+		c.send(get("/")).head("GET")
+		if x := f.next(t); x.Err == nil || x.Err.Word != pipeline.UpstreamTimeout {
+			t.Errorf("%s: it ended with %v", name, x.Err)
+		}
 	}
 }
 

@@ -81,7 +81,7 @@ func (s *stream) taking(func()) {}
 
 // Write sends p at once.
 func (s *stream) Write(p []byte) (int, error) {
-	s.allow(s.stall)
+	s.allow(s.stall, time.Time{})
 	n, err := s.w.Write(p)
 	if err == nil {
 		err = s.rc.Flush()
