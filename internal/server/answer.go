@@ -47,22 +47,31 @@ func (e *exchange) tryWrite() (cut, panicked bool) {
 
 func (e *exchange) fits() bool { return e.misfit() == nil }
 
-// misfit tells why a response cannot be written as it is.
+// misfit tells why the response cannot be written as it is.
 func (e *exchange) misfit() error {
-	r := e.Response
+	err := misfit(e.Response)
+	switch {
+	case err != nil || e.Response.Tunnel == nil:
+		return err
+	case e.request.Protocol != message.HTTP11:
+		return pipeline.NewError(pipeline.UpstreamProtocol, fmt.Errorf("an upgrade on %s", e.request.Protocol))
+	case e.content.incomplete():
+		return pipeline.NewError(pipeline.UpstreamProtocol, errEarlyUpgrade)
+	}
+	return nil
+}
+
+var errEarlyUpgrade = errors.New("an upgrade before the end of the request")
+
+// misfit tells why no client can be sent a response.
+func misfit(r *message.Response) error {
 	switch {
 	case r == nil:
 		return pipeline.NewError(pipeline.Internal, errors.New("no handler set a response"))
 	case r.Status == statusSwitchingProtocols && r.Tunnel == nil, r.Status < 200 && r.Status != statusSwitchingProtocols, r.Status > 599:
 		return pipeline.NewError(pipeline.UpstreamProtocol, fmt.Errorf("a response of status %d", r.Status))
-	case r.Tunnel == nil:
-		return nil
-	case r.Status != statusSwitchingProtocols:
+	case r.Tunnel != nil && r.Status != statusSwitchingProtocols:
 		return pipeline.NewError(pipeline.Internal, fmt.Errorf("a tunnel with status %d", r.Status))
-	case e.request.Protocol != message.HTTP11:
-		return pipeline.NewError(pipeline.UpstreamProtocol, fmt.Errorf("an upgrade on %s", e.request.Protocol))
-	case e.content.incomplete():
-		return pipeline.NewError(pipeline.UpstreamProtocol, errors.New("an upgrade before the end of the request"))
 	}
 	return nil
 }
@@ -163,7 +172,7 @@ func (e *exchange) responseFraming() (f wire.Framing) {
 		f.KeepAlive = true
 	}
 	switch {
-	case r.Body == nil || !e.allowsBody():
+	case r.Body == nil || !allowsBody(e.request.Method, r.Status):
 	case r.Length >= 0:
 		f.Body, f.Length = wire.Sized, r.Length
 	case e.request.Protocol == message.HTTP10:
@@ -175,13 +184,13 @@ func (e *exchange) responseFraming() (f wire.Framing) {
 	return f
 }
 
-// allowsBody tells whether the response has content (RFC 9110 6.4.1).
-func (e *exchange) allowsBody() bool {
-	switch e.Response.Status {
+// allowsBody tells whether a response has content (RFC 9110 6.4.1).
+func allowsBody(method string, status int) bool {
+	switch status {
 	case statusNoContent, statusResetContent, statusNotModified:
 		return false
 	}
-	return e.request.Method != "HEAD"
+	return method != "HEAD"
 }
 
 // ends tells whether the connection ends with this response, as far as that can

@@ -231,15 +231,16 @@ func (c *client) retire() {}
 // for before and after: what is taken in between made the connection busy.
 func (c *client) closeIdle() {
 	c.post(func() {
-		if !c.busy.Load() && !arrived(c.socket) && !c.busy.Load() {
+		if !c.busy.Load() && !arrived(c.socket.Control) && !c.busy.Load() {
 			c.socket.Interrupt(errEnding)
 		}
 	})
 }
 
-// arrived tells whether bytes wait to be read.
-func arrived(conn netloop.Conn) (found bool) {
-	_ = conn.Control(func(descriptor uintptr) { // fails on a closed connection only
+// arrived tells whether bytes wait to be read on a socket; control is the Control
+// of a netloop.Conn, or of a syscall.RawConn.
+func arrived(control func(f func(descriptor uintptr)) error) (found bool) {
+	_ = control(func(descriptor uintptr) { // fails on a closed connection only
 		n, _, err := unix.Recvfrom(int(descriptor), make([]byte, 1), unix.MSG_PEEK|unix.MSG_DONTWAIT)
 		found = err == nil && n > 0
 	})

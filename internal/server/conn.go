@@ -9,8 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"sluice/internal/netloop"
 	"sluice/internal/pipeline"
 )
@@ -138,13 +136,7 @@ func (c *conn) hasten() {
 }
 
 // pending tells whether something has arrived that nobody has read yet.
-func (c *conn) pending() (found bool) {
-	_ = c.control(func(fd uintptr) { // fails on a closed connection only
-		n, _, err := unix.Recvfrom(int(fd), make([]byte, 1), unix.MSG_PEEK|unix.MSG_DONTWAIT)
-		found = err == nil && n > 0
-	})
-	return found
-}
+func (c *conn) pending() bool { return arrived(c.control) }
 
 // retire does nothing: the next response says so.
 func (c *conn) retire() {}

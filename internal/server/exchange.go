@@ -189,7 +189,7 @@ func (e *exchange) run() bool {
 		return false
 	case reuse && !e.closes:
 		return true
-	case !reuse || !e.asked() || e.content.in.buffered() > 0 || arrived(c.conn): // else nothing more is sent
+	case !reuse || !e.asked() || e.content.in.buffered() > 0 || arrived(c.conn.Control): // else nothing more is sent
 		c.part()
 	}
 	return false

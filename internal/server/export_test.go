@@ -23,7 +23,7 @@ func (l *Listener) Pending() (n int) {
 	})
 	for _, c := range clients {
 		seen := make(chan bool, 1)
-		if c.conn.Executor().Post(func() { seen <- arrived(c.conn) }) && <-seen {
+		if c.conn.Executor().Post(func() { seen <- arrived(c.conn.Control) }) && <-seen {
 			n++
 		}
 	}

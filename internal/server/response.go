@@ -42,26 +42,20 @@ func (t *turn) respond() (cut bool) {
 	return t.write()
 }
 
-// misfit tells why a response cannot be written as it is.
+// misfit tells why the response cannot be written as it is.
 func (t *turn) misfit() error {
-	r := t.x.Response
+	r, err := t.x.Response, misfit(t.x.Response)
 	switch {
-	case r == nil:
-		return pipeline.NewError(pipeline.Internal, errors.New("no handler set a response"))
-	case r.Status == http.StatusSwitchingProtocols && r.Tunnel == nil, r.Status < 200 && r.Status != http.StatusSwitchingProtocols, r.Status > 599:
-		return pipeline.NewError(pipeline.UpstreamProtocol, fmt.Errorf("a response of status %d", r.Status))
+	case err != nil:
+		return err
 	case r.Tunnel == nil && t.extended != "" && r.Status < 300:
 		return pipeline.NewError(pipeline.UpstreamProtocol, errNotSwitched)
-	case r.Tunnel == nil:
-		return nil
-	case r.Status != http.StatusSwitchingProtocols:
-		return pipeline.NewError(pipeline.Internal, fmt.Errorf("a tunnel with status %d", r.Status))
-	case t.extended != "":
+	case r.Tunnel == nil, t.extended != "":
 		return nil
 	case t.c == nil || t.r.ProtoMajor != 1 || t.r.ProtoMinor == 0:
 		return pipeline.NewError(pipeline.UpstreamProtocol, fmt.Errorf("an upgrade on %s", t.x.Request.Protocol))
 	case t.body != nil && !t.body.complete():
-		return pipeline.NewError(pipeline.UpstreamProtocol, errors.New("an upgrade before the end of the request"))
+		return pipeline.NewError(pipeline.UpstreamProtocol, errEarlyUpgrade)
 	}
 	return nil
 }
@@ -75,7 +69,7 @@ func (t *turn) write() (cut bool) {
 		t.c.until.Store(&end)
 	}
 	t.stall()
-	withBody := r.Body != nil && t.allowsBody(r.Status) && r.Length != 0
+	withBody := r.Body != nil && allowsBody(t.r.Method, r.Status) && r.Length != 0
 	t.head(withBody)
 	if !withBody && t.r.ProtoMajor > 1 {
 		return false // the stream ends with the head, as a call has to that fails without a message
@@ -98,15 +92,6 @@ func (t *turn) write() (cut bool) {
 		t.trailers(r.Trailer())
 	}
 	return false
-}
-
-// allowsBody tells whether a response has content (RFC 9110 6.4.1).
-func (t *turn) allowsBody(status int) bool {
-	switch status {
-	case http.StatusNoContent, http.StatusResetContent, http.StatusNotModified:
-		return false
-	}
-	return t.r.Method != http.MethodHead
 }
 
 // stall bounds how long the client may take nothing of the response.
