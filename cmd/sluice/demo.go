@@ -42,7 +42,8 @@ func newDemo() *cobra.Command {
 				return err
 			}
 			stdout, stderr := telemetry.NewSharedWriter(cmd.OutOrStdout()), telemetry.NewSharedWriter(cmd.ErrOrStderr())
-			log := telemetry.NewLogger(stderr, levelOfDemo)
+			log, endLog := processLog(stderr, levelOfDemo)
+			defer endLog()
 			document := config.Document{Name: "demo.yaml", Provider: "demo", Data: []byte(expand(demoYAML, words))}
 			gateway := app.New(app.Options{Source: fixed{document}, Log: log, Stdout: stdout, Stderr: stderr})
 			go func() {

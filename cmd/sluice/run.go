@@ -45,7 +45,8 @@ same path and then drains.`,
 		}
 		paceCollector()
 		stdout, stderr := telemetry.NewSharedWriter(cmd.OutOrStdout()), telemetry.NewSharedWriter(cmd.ErrOrStderr())
-		log := telemetry.NewLogger(stderr, at)
+		log, endLog := processLog(stderr, at)
+		defer endLog()
 		gateway := app.New(app.Options{Source: file.New(path, file.Options{Logger: log}), Log: log, Stdout: stdout, Stderr: stderr, Sockets: sockets, Loops: spareProcessors})
 		return serve(cmd, gateway, log, syscall.SIGHUP, syscall.SIGUSR1, syscall.SIGUSR2)
 	}

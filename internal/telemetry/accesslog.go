@@ -11,7 +11,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"slices"
-	"sync"
 	"syscall"
 	"time"
 
@@ -24,8 +23,6 @@ const (
 	linger = 20 * time.Millisecond
 	// defaultQueueBytes bounds what waits to be written.
 	defaultQueueBytes = 4 << 20
-	// keptBytes is how large a queue's buffer may be kept for reuse.
-	keptBytes = 1 << 20
 	// drainTime is how long a released log may wait for a slow reader.
 	drainTime = 5 * time.Second
 	// tellEvery bounds how often dropped lines are told of.
@@ -67,25 +64,19 @@ type AccessLog struct {
 	fields   []jsonField
 	skip     map[string]bool
 
-	wake    chan struct{} // there is something to do
-	hurry   chan struct{} // the queue is half full
-	closing chan struct{} // closed by Release
-	done    chan struct{} // closed when the last line is written
-
-	mu       sync.Mutex
-	queue    []byte   // whole lines
-	dropped  int      // since the writer looked last
-	released bool     // Log drops from now on
+	spool             // its lock is of what follows, too; closed: by Release
 	reopened *os.File // to be written to from the next batch on
 	own      *os.File // the open file of a path; changed by the writer only
 
+	closing chan struct{} // closed by Release
+	done    chan struct{} // closed when the last line is written
+
 	// Of the writer alone:
 	out     io.Writer
-	spare   []byte // the buffer of the batch before
-	cut     bool   // the output ends inside a line
-	failing bool   // told that lines cannot be written
-	lost    int    // lines, since then
-	slow    int    // lines dropped that nobody was told of
+	cut     bool // the output ends inside a line
+	failing bool // told that lines cannot be written
+	lost    int  // lines, since then
+	slow    int  // lines dropped that nobody was told of
 	told    time.Time
 }
 
@@ -110,8 +101,7 @@ func newAccessLog(settings model.AccessLog, options Options) *AccessLog {
 		settings: settings,
 		options:  options,
 		skip:     map[string]bool{},
-		wake:     make(chan struct{}, 1),
-		hurry:    make(chan struct{}, 1),
+		spool:    newSpool(options.QueueBytes),
 		closing:  make(chan struct{}),
 		done:     make(chan struct{}),
 	}
@@ -165,7 +155,7 @@ func openLog(path string) (*os.File, error) {
 func (l *AccessLog) Release() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.released = true
+	l.closed = true
 	if l.own != nil {
 		// Bounds a pipe without a reader; other files refuse and need it not.
 		_ = l.own.SetWriteDeadline(time.Now().Add(drainTime))
@@ -198,7 +188,7 @@ func (l *AccessLog) Reopen() error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.released {
+	if l.closed {
 		return file.Close()
 	}
 	if l.reopened != nil {
@@ -224,26 +214,12 @@ func (l *AccessLog) Log(r *Record) (taken bool) {
 	var scratch [1024]byte
 	line := l.encode(scratch[:0], r)
 
-	l.mu.Lock()
-	if l.released {
-		l.mu.Unlock()
+	switch l.add(line) {
+	case lineRefused:
 		return false
-	}
-	if len(l.queue)+len(line) > l.options.QueueBytes {
-		l.dropped++
-		l.mu.Unlock()
+	case lineDropped:
 		l.options.Metrics.accessLogDropped(1)
-		return true
-	}
-	first := len(l.queue) == 0
-	l.queue = append(l.queue, line...)
-	half := len(l.queue) > l.options.QueueBytes/2
-	l.mu.Unlock()
-	if first {
-		notify(l.wake)
-	}
-	if half {
-		notify(l.hurry)
+	case lineTaken:
 	}
 	return true
 }
@@ -294,11 +270,8 @@ func (l *AccessLog) run() {
 
 // flush writes what is queued.
 func (l *AccessLog) flush() {
+	batch, dropped := l.take()
 	l.mu.Lock()
-	batch := l.queue
-	l.queue, l.spare = l.spare[:0], nil
-	dropped := l.dropped
-	l.dropped = 0
 	before, after := l.own, l.reopened
 	if after != nil {
 		l.own, l.out, l.reopened = after, after, nil
@@ -314,9 +287,7 @@ func (l *AccessLog) flush() {
 	if len(batch) > 0 {
 		l.write(batch)
 	}
-	if cap(batch) <= keptBytes {
-		l.spare = batch
-	}
+	l.give(batch)
 }
 
 // tellDropped tells of lines that found the queue full: the first ones at once,

@@ -3,7 +3,23 @@ package main
 import (
 	"context"
 	"log/slog"
+	"time"
+
+	"sluice/internal/telemetry"
 )
+
+// lastLines is how long the end waits for the last lines of the process log.
+const lastLines = time.Second
+
+// processLog returns the process log, for which nobody waits, and what ends it.
+func processLog(to *telemetry.SharedWriter, level slog.Level) (log *slog.Logger, end func()) {
+	outlet := telemetry.NewOutlet(to)
+	return telemetry.NewLogger(outlet, level), func() {
+		ctx, cancel := context.WithTimeout(context.Background(), lastLines)
+		defer cancel()
+		_ = outlet.Close(ctx) // where it cannot be written, nobody can be told
+	}
+}
 
 // maxStandardLine bounds a line of the standard logger, in bytes; what peers
 // sent may stand in it.

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"sluice/internal/telemetry"
 )
 
 // lines is a writer whose lines are waited for.
@@ -64,5 +66,20 @@ func TestStandardLogGoesToTheProcessLog(t *testing.T) {
 	}
 	if line := <-out; len(line) > 2*maxStandardLine || !strings.Contains(line, `"a":1,"b":{"c":2}`) {
 		t.Errorf("got %q", line)
+	}
+}
+
+// A standard stream that nobody reads keeps neither who logs nor the end.
+func TestProcessLogOfAStuckStream(t *testing.T) {
+	r, w := io.Pipe()
+	defer r.Close()
+	log, end := processLog(telemetry.NewSharedWriter(w), slog.LevelInfo)
+	for range 10_000 { // it would hang here
+		log.Info("a line")
+	}
+	begin := time.Now()
+	end()
+	if took := time.Since(begin); took < lastLines {
+		t.Errorf("it ended after %v, while lines waited", took)
 	}
 }
