@@ -122,8 +122,9 @@ func (w *watched[T]) compare(now time.Time) (changed, again bool) {
 	case w.seen != before && now.Sub(w.began) < longest:
 		return false, true
 	}
-	w.changing = false
-	return w.take(contents, err, now), false
+	changed = w.take(contents, err, now)
+	w.changing = !changed && w.seen != before // it may make one at any moment
+	return changed, w.changing
 }
 
 // take makes the value of what was read, if it can be made.

@@ -1,0 +1,300 @@
+package certificate
+
+import (
+	"bytes"
+	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"log/slog"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"sluice/internal/lease"
+	"sluice/internal/model"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const patience = 60 * time.Second
+
+// authority signs certificates.
+type authority struct {
+	t    *testing.T
+	cert *x509.Certificate
+	key  crypto.Signer
+	pem  []byte
+}
+
+// issued is a certificate with its key, as files have them and as clients do.
+type issued struct {
+	cert, key []byte
+	leaf      *x509.Certificate
+	client    tls.Certificate
+}
+
+func newKey(t *testing.T) crypto.Signer {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+func newAuthority(t *testing.T, name string) *authority {
+	t.Helper()
+	key := newKey(t)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true,
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().AddDate(10, 0, 0), KeyUsage: x509.KeyUsageCertSign,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &authority{t, cert, key, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}
+}
+
+// issue signs a certificate for names, of a new key.
+func (a *authority) issue(names ...string) issued {
+	a.t.Helper()
+	return a.issueFor(newKey(a.t), nil, names...)
+}
+
+func (a *authority) issueFor(key crypto.Signer, edit func(*x509.Certificate), names ...string) issued {
+	a.t.Helper()
+	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62))
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: serial, DNSNames: names, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().AddDate(0, 3, 0),
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	if edit != nil {
+		edit(template)
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return issued{
+		cert: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		key:  pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}),
+		leaf: leaf, client: tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf},
+	}
+}
+
+// bed is a listener's TLS without the listener.
+type bed struct {
+	t         *testing.T
+	dir       string
+	ca        *authority
+	registry  lease.Registry
+	leases    *lease.Set
+	set       *Set
+	handshake *Handshake
+	logged    *logged
+}
+
+func newBed(t *testing.T) *bed {
+	t.Helper()
+	return &bed{
+		t: t, dir: t.TempDir(), ca: newAuthority(t, "authority"), handshake: NewHandshake(), logged: &logged{},
+	}
+}
+
+func (b *bed) options() Options { return Options{Log: slog.New(slog.NewTextHandler(b.logged, nil))} }
+
+func (b *bed) path(name string) string { return filepath.Join(b.dir, name) }
+
+// write saves a file in place.
+func (b *bed) write(name string, content []byte) {
+	b.t.Helper()
+	if err := os.WriteFile(b.path(name), content, 0o600); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// save writes a pair as NAME.pem and NAME.key and returns where it is.
+func (b *bed) save(name string, pair issued) model.CertificateFile {
+	b.t.Helper()
+	b.write(name+".pem", pair.cert)
+	b.write(name+".key", pair.key)
+	return b.file(name)
+}
+
+func (b *bed) file(name string) model.CertificateFile {
+	return model.CertificateFile{Cert: b.path(name + ".pem"), Key: b.path(name + ".key")}
+}
+
+func settings(files ...model.CertificateFile) *model.ListenerTLS {
+	return &model.ListenerTLS{Certificates: files, MinVersion: tls.VersionTLS12, ClientAuth: model.ClientAuth{Mode: model.ClientAuthNone}}
+}
+
+// serve is a reload: the new settings are acquired, then the old ones released.
+func (b *bed) serve(m *model.ListenerTLS, edit ...func(*Serving)) {
+	b.t.Helper()
+	leases := b.registry.NewSet()
+	set := Acquire(leases, m, b.options())
+	if err := leases.Commit(); err != nil {
+		b.t.Fatal(err)
+	}
+	serving := Serving{Set: set, Protocols: []string{"h2", "http/1.1"}}
+	for _, e := range edit {
+		e(&serving)
+	}
+	b.handshake.Use(serving)
+	if b.leases != nil {
+		b.leases.Release()
+	}
+	b.leases, b.set = leases, set
+}
+
+// end releases everything.
+func (b *bed) end() {
+	b.t.Helper()
+	if b.leases != nil {
+		b.leases.Release()
+	}
+	if err := b.registry.Idle(); err != nil {
+		b.t.Error(err)
+	}
+}
+
+// client is the configuration of a client that asks for a name and believes the
+// bed's authority.
+func (b *bed) client(name string, edit ...func(*tls.Config)) *tls.Config {
+	roots := x509.NewCertPool()
+	roots.AddCert(b.ca.cert)
+	config := &tls.Config{ServerName: name, RootCAs: roots, NextProtos: []string{"h2"}}
+	for _, e := range edit {
+		e(config)
+	}
+	return config
+}
+
+func shows(pair issued) func(*tls.Config) {
+	// Whatever authorities the server names: what it does with others is tested.
+	return func(c *tls.Config) {
+		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair.client, nil }
+	}
+}
+
+// believes takes any certificate of the server.
+func believes(c *tls.Config) { c.InsecureSkipVerify = true }
+
+func only12(c *tls.Config) { c.MaxVersion = tls.VersionTLS12 }
+
+// outcome is what both sides have of a handshake.
+type outcome struct {
+	client, server tls.ConnectionState
+	err            error // of the server, else of the client
+}
+
+// serial is the certificate that the client saw.
+func (o outcome) serial() string {
+	if len(o.client.PeerCertificates) == 0 {
+		return ""
+	}
+	return o.client.PeerCertificates[0].SerialNumber.String()
+}
+
+// shake makes a handshake. The server then says a byte, so that the client has
+// read the tickets that come before it.
+func (b *bed) shake(client *tls.Config) outcome {
+	b.t.Helper()
+	return shake(b.t, b.handshake.Config(), client, nil)
+}
+
+// shake with address has the client come to that address.
+func shake(t *testing.T, server, client *tls.Config, address net.Addr) (o outcome) {
+	t.Helper()
+	near, far := newPipe(address)
+	served := make(chan error, 1)
+	there := tls.Server(far, server)
+	go func() {
+		defer far.Close()
+		err := there.HandshakeContext(context.Background())
+		if err == nil {
+			_, err = there.Write([]byte("x"))
+		}
+		served <- err
+	}()
+	here := tls.Client(near, client)
+	err := here.HandshakeContext(t.Context())
+	if err == nil {
+		_, err = here.Read(make([]byte, 1))
+	}
+	near.Close()
+	o.client, o.server = here.ConnectionState(), there.ConnectionState()
+	if o.err = <-served; o.err == nil || errors.Is(o.err, net.ErrClosed) {
+		o.err = err
+	}
+	return o
+}
+
+// expect checks which certificate a client is shown.
+func (b *bed) expect(what string, client *tls.Config, want issued) {
+	b.t.Helper()
+	o := b.shake(client)
+	if o.err != nil {
+		b.t.Errorf("%s: %v", what, o.err)
+		return
+	}
+	if got := o.serial(); got != want.leaf.SerialNumber.String() {
+		b.t.Errorf("%s: the client saw %v", what, o.client.PeerCertificates[0].DNSNames)
+	}
+}
+
+// logged is what was logged.
+type logged struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+// count tells how often a text was logged.
+func (l *logged) count(text string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.text.String(), text)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
