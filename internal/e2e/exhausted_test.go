@@ -37,7 +37,7 @@ routes: [{id: all, match: {path_prefix: /}, respond: {body: pong}}]
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer conn.Close()
+		t.Cleanup(func() { _ = conn.Close() })
 		got := exchangeOrBreak(conn)
 		if got == "" || strings.HasPrefix(got, "HTTP/1.1 503 ") {
 			refused++

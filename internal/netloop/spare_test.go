@@ -57,7 +57,7 @@ func TestConnectionsSpareDescriptors(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				defer func() { _ = conn.Close() }()
+				t.Cleanup(func() { _ = conn.Close() })
 				_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
 				_, _ = conn.Write([]byte("x"))
 				got := make([]byte, len("no room"))
@@ -107,7 +107,7 @@ func spareServer(t *testing.T, k kind) {
 	for range spareLimit/spareShare - 2 {
 		file, err := os.Open(os.DevNull)
 		files = files && err == nil
-		defer func() { _ = file.Close() }()
+		t.Cleanup(func() { _ = file.Close() })
 	}
 	x := driver.Executors()[0]
 	done := make(chan string)
