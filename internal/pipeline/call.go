@@ -145,7 +145,7 @@ func KeepDeadline(fields *message.Fields, until time.Time) {
 // body fails. told says that the client has trailers whatever its protocol.
 func EndCall(x *Exchange, told bool) {
 	r := x.Response
-	if r == nil || r.Body == nil || r.Length == 0 && r.Trailer == nil || !told && !speaksGRPC(x.Request) {
+	if r == nil || r.Body == nil || r.Length == 0 || !told && !speaksGRPC(x.Request) {
 		return
 	}
 	if form, _ := rpc.FormOf(r.Fields.Get(message.ContentType)); form != rpc.Plain {
@@ -182,6 +182,7 @@ func (b *callBody) Read(p []byte) (int, error) {
 		b.x.Err = e
 	}
 	b.ending = e.ending()
+	b.x.Until = time.Time{} // it may be told after the exchange's own time, which it may be the end of
 	return n, io.EOF
 }
 

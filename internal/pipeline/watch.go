@@ -174,7 +174,9 @@ func (w *Watch) Expired() error {
 	over := func(at time.Time) bool { return !at.IsZero() && !now.Before(at) }
 	switch {
 	case over(w.total) && w.called:
-		return NewError(UpstreamTimeout, errors.New("grpc-timeout"))
+		e := NewError(UpstreamTimeout, errors.New("grpc-timeout"))
+		e.Fault = Client // who sets too short a time says nothing of the endpoint
+		return e
 	case over(w.total):
 		return w.parted(overdue("total_timeout", w.limits.Total))
 	case over(w.response):

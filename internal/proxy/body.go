@@ -79,8 +79,12 @@ func (d *download) came(n int, err error) (int, error) {
 // ended ends the attempt where reading the body has ended.
 func (d *download) ended(n int, err error) (int, error) {
 	if err != nil {
+		failed := err != io.EOF //nolint:errorlint // as io.Reader has it; failures may wrap it
+		if failed {
+			err = (*forward)(d).late(err)
+		}
 		d.downloading, d.over = nil, err
-		(*forward)(d).end(err != io.EOF && atFault(err)) //nolint:errorlint // as io.Reader has it; failures may wrap it
+		(*forward)(d).end(failed && atFault(err))
 	}
 	return n, err
 }

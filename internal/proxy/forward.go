@@ -82,7 +82,7 @@ func (f *forward) attempt(start time.Time) error {
 	returned = true
 	now := time.Now()
 	f.x.UpstreamTime += now.Sub(start)
-	if err == nil {
+	if err = f.late(err); err == nil {
 		err = f.accept(&f.try.Response, now)
 	}
 	if err != nil {
@@ -91,6 +91,17 @@ func (f *forward) attempt(start time.Time) error {
 	}
 	f.x.Response = &f.try.Response
 	return nil
+}
+
+// late is the error of a call that fails once its time is over: the endpoint, which
+// was given what was left of that, may end it first.
+func (f *forward) late(err error) error {
+	if err != nil && f.call && atFault(err) {
+		if over := f.watch.Expired(); over != nil {
+			return over
+		}
+	}
+	return err
 }
 
 // accept makes an endpoint's response, which has come now, one for the client, or
