@@ -157,7 +157,7 @@ func TestHalfAChainIsNotShown(t *testing.T) {
 		middle := len(b.ca.pem) / 2
 		time.Sleep(time.Millisecond) // files are not written at the very time of a look
 		for _, content := range [][]byte{fresh.cert, slices.Concat(fresh.cert, b.ca.pem[:middle])} {
-			for i := range 9 { // more is being written all the while
+			for i := range 17 { // more is being written all the while, beyond a look, and for less than longest
 				b.write("one.pem", slices.Concat(content, bytes.Repeat([]byte("\n"), i)))
 				time.Sleep(settle/2 + time.Millisecond)
 				b.expect("half", b.client("one.test"), old)
