@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -65,9 +67,17 @@ func TestCodes(t *testing.T) {
 			t.Errorf("%s: %s", word, got)
 		}
 	}
+	page, err := os.ReadFile("../../docs/errors.md")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for word := range words {
-		if pipeline.NewError(word, nil).Code == rpc.OK {
+		code := pipeline.NewError(word, nil).Code
+		if code == rpc.OK {
 			t.Errorf("%s has no code", word)
+		}
+		if told := regexp.MustCompile(fmt.Sprintf("(?m)^\\| %d `%s` \\|.*`%s`", int(code), code, word)); !told.Match(page) {
+			t.Errorf("docs/errors.md does not tell that %s is %s", word, code)
 		}
 	}
 }
