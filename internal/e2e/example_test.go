@@ -23,6 +23,7 @@ func TestExamples(t *testing.T) {
 		"rewrite-redirect": exampleRewriteRedirect,
 		"hardened":         exampleHardened,
 		"split-files":      exampleSplitFiles,
+		"grpc":             exampleGRPC,
 	}
 	folders, err := os.ReadDir("../../examples")
 	if err != nil {
