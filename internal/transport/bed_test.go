@@ -122,7 +122,7 @@ func open(t *bed, endpoint model.Endpoint, s setup) opened {
 	if s.dial != nil {
 		t.Fatal("the engine dials by itself")
 	}
-	p := newPool("up", endpoint, s.pool, s.timeouts, s.observer, t.engine)
+	p := newPool(wayOf(endpoint, s), t.engine)
 	t.Cleanup(p.Release)
 	return opened{Transport: by(t.own, p), pool: p}
 }

@@ -19,7 +19,7 @@ func BenchmarkRoundTrip(b *testing.B) {
 				benchmark(b, nil, openStandard(b, endpoint, setup{}))
 				return
 			}
-			p := newPool("up", endpoint, setup{}.pool, setup{}.timeouts, Observer{}, NewEngine(append(loops, goroutines), goroutines))
+			p := newPool(wayOf(endpoint, setup{}), NewEngine(append(loops, goroutines), goroutines))
 			b.Cleanup(p.Release)
 			benchmark(b, own, p)
 		})

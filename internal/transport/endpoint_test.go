@@ -142,6 +142,11 @@ type setup struct {
 	dial     dialer
 }
 
+// wayOf is how an endpoint is reached by a setup.
+func wayOf(endpoint model.Endpoint, s setup) *way {
+	return newWay(&model.Upstream{Name: "up", Pool: s.pool, Timeouts: s.timeouts}, endpoint, s.observer, nil)
+}
+
 // openStandard returns net/http's transport to an endpoint that is released with
 // the test.
 func openStandard(t testing.TB, endpoint model.Endpoint, s setup) *standard {
@@ -149,7 +154,7 @@ func openStandard(t testing.TB, endpoint model.Endpoint, s setup) *standard {
 	if s.dial == nil {
 		s.dial = (&net.Dialer{}).DialContext
 	}
-	transport := newStandard("up", endpoint, s.pool, s.timeouts, s.observer, s.dial)
+	transport := newStandard(wayOf(endpoint, s), s.dial)
 	t.Cleanup(transport.Release)
 	return transport
 }

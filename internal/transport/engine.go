@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"sluice/internal/message"
-	"sluice/internal/model"
 	"sluice/internal/netloop"
 	"sluice/internal/pipeline"
 	"sluice/internal/wire"
@@ -37,15 +36,12 @@ func NewEngine(executors []netloop.Executor, fallback netloop.Executor) *Engine 
 // pool sends attempts to one endpoint by an engine, and holds the connections to
 // it: a shelf of idle ones for each executor.
 type pool struct {
+	*way
 	engine        *Engine
-	upstream      string
-	endpoint      model.Endpoint
 	name, address string // what a dialer needs
 	literal       bool   // address needs no resolution
-	timeouts      model.AttemptTimeouts
-	maxIdle       int64 // 0: any number
+	maxIdle       int64  // 0: any number
 	idleTimeout   time.Duration
-	observer      Observer
 	shelves       map[netloop.Executor]*shelf
 	fallback      *shelf
 	idle          atomic.Int64 // connections on shelves
@@ -53,14 +49,13 @@ type pool struct {
 	queue         queue
 }
 
-func newPool(upstream string, endpoint model.Endpoint, settings model.Pool, timeouts model.AttemptTimeouts, observer Observer, engine *Engine) *pool {
+func newPool(w *way, engine *Engine) *pool {
 	p := &pool{
-		engine: engine, upstream: upstream, endpoint: endpoint, timeouts: timeouts, observer: observer,
-		maxIdle: int64(settings.MaxIdle), idleTimeout: settings.IdleTimeout,
+		way: w, engine: engine, maxIdle: int64(w.settings.MaxIdle), idleTimeout: w.settings.IdleTimeout,
 		shelves: map[netloop.Executor]*shelf{},
 	}
-	p.queue.max, p.queue.maxPending = settings.MaxConnections, settings.MaxPending
-	p.name, p.address = network(endpoint)
+	p.queue.max, p.queue.maxPending = w.settings.MaxConnections, w.settings.MaxPending
+	p.name, p.address = network(w.endpoint)
 	_, err := netip.ParseAddrPort(p.address)
 	p.literal = err == nil || p.name == "unix"
 	for _, executor := range engine.executors {
@@ -116,7 +111,7 @@ func (p *pool) RoundTrip(ctx context.Context, try *pipeline.Attempt) error {
 	}
 	var l *link
 	if err == nil {
-		l, err = p.acquire(ctx, shelf, try.Watch)
+		l, err = p.acquire(ctx, shelf, try.Watch, introduction(p.proxyProtocol, try))
 	}
 	if err != nil {
 		p.engine.buffers.Put(buffer)

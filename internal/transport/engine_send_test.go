@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"sluice/internal/message"
-	"sluice/internal/model"
 	"sluice/internal/netloop"
 	"sluice/internal/pipeline"
 )
@@ -67,7 +66,7 @@ func (u *unaware) Write(p []byte) (int, error) {
 func rest(t testing.TB, o opened) *unaware {
 	t.Helper()
 	for _, s := range o.pool.shelves {
-		l := s.pop()
+		l := s.popAny()
 		if l == nil {
 			continue
 		}
@@ -297,7 +296,7 @@ func TestBodyThatPanics(t *testing.T) {
 		_, _ = io.Copy(io.Discard, p)
 	})
 	own := driver.Executors()[0]
-	p := newPool("up", endpoint, model.Pool{}, model.AttemptTimeouts{}, Observer{}, NewEngine(driver.Executors(), startGoroutines(t)))
+	p := newPool(wayOf(endpoint, setup{}), NewEngine(driver.Executors(), startGoroutines(t)))
 	defer p.Release()
 	body := &closeNoted{Reader: readerFunc(func([]byte) (int, error) { panic("a body") })}
 	request := post(nil, 5)

@@ -20,9 +20,12 @@ type link struct {
 	pool    *pool
 	shelf   *shelf
 	conn    netloop.Conn
-	since   time.Time // when it came to rest
-	reused  bool      // it has carried an attempt before
-	written int64     // bytes, of all attempts
+	secure  *netloop.TLS // conn, where it is encrypted; else nil
+	since   time.Time    // when it came to rest
+	reused  bool         // it has carried an attempt before
+	written int64        // bytes, of all attempts
+	// introduction is what was sent before anything else, in clear.
+	introduction string
 
 	// What follows is of the attempt under way.
 	ctx     context.Context
@@ -31,6 +34,7 @@ type link struct {
 	own     bool    // ctx is the engine's, and so is the body
 	target  *target // of the guard, where its end is not exact
 	before  int64   // written, when the attempt began
+	under   int64   // what was written to the socket by then: another number where it is encrypted
 	request []byte  // the head of the request with a small body, until a byte has come or the buffer is given back
 	whole   bool    // there is no more of the request
 	bare    bool    // it has no body
@@ -85,15 +89,16 @@ func (t *target) end() {
 // reuse notes that another attempt takes it.
 func (l *link) reuse() {
 	l.reused = true
-	if l.pool.observer.Reused != nil {
-		l.pool.observer.Reused(l.pool.upstream, l.pool.endpoint.URL)
-	}
+	l.pool.reused()
 }
 
 // begin gives the connection to an attempt whose request has this head.
 func (l *link) begin(ctx context.Context, own bool, try *pipeline.Attempt, b *buffer, request []byte) {
 	l.ctx, l.own, l.try = ctx, own, try
 	l.before, l.request, l.whole = l.written, request, false
+	if l.under = l.written; l.secure != nil {
+		l.under = int64(len(l.introduction)) + l.secure.Sent()
+	}
 	l.lend(b)
 	l.came = false
 	l.informed, l.closing, l.seen = 0, false, false
@@ -149,11 +154,7 @@ func (l *link) drop() {
 }
 
 // told says that the connection is closed.
-func (l *link) told() {
-	if l.pool.observer.Closed != nil {
-		l.pool.observer.Closed(l.pool.upstream, l.pool.endpoint.URL)
-	}
-}
+func (l *link) told() { l.pool.closed() }
 
 // receive reads what comes, within the time-outs.
 func (l *link) receive(p []byte) (int, error) { return l.receiveInto(nil, p, 0) }

@@ -170,11 +170,12 @@ func (l *link) arrived(err error) bool {
 	if written == l.before {
 		return false
 	}
-	if !errors.Is(err, io.EOF) && !errors.Is(err, syscall.EPIPE) {
+	closed := errors.Is(err, io.EOF) || errors.Is(err, syscall.EPIPE) || l.secure != nil && errors.Is(err, io.ErrUnexpectedEOF)
+	if !closed {
 		return true
 	}
 	acknowledged, known := acknowledged(l.conn)
-	return !known || acknowledged > l.before
+	return !known || acknowledged > l.under
 }
 
 // replace makes another connection for an attempt whose own has died, in its
@@ -187,7 +188,7 @@ func (p *pool) replace(l *link) (*link, error) {
 	}
 	l.unguard()
 	l.drop()
-	next, err := p.connect(l.ctx, l.shelf, l.try.Watch, l.seen)
+	next, err := p.connect(l.ctx, l.shelf, l.try.Watch, l.introduction, l.seen)
 	if err != nil {
 		if l.sender != nil {
 			l.sender.stop()

@@ -68,7 +68,7 @@ func panics(t *bed, path string, says int, reader io.Reader) {
 		gone <- true
 	})
 	var c counts
-	p := newPool("up", endpoint, model.Pool{MaxConnections: 1, MaxPending: 1}, model.AttemptTimeouts{}, c.observer(), t.engine)
+	p := newPool(wayOf(endpoint, setup{pool: model.Pool{MaxConnections: 1, MaxPending: 1}, observer: c.observer()}), t.engine)
 	t.Cleanup(p.Release)
 	request := get(path)
 	body := &readyNoted{closeNoted: closeNoted{Reader: reader}, says: says}

@@ -33,31 +33,32 @@ type queue struct {
 // waiter is an attempt that waits for a connection. Its fields are under the
 // queue's lock.
 type waiter struct {
-	shelf *shelf
-	event netloop.Event // set when it has a place, or is interrupted
-	has   bool          // it has a place
-	link  *link         // the connection in it; nil: one is to be made
-	left  bool          // it does not wait any more
+	shelf        *shelf
+	introduction string        // what its connection begins with
+	event        netloop.Event // set when it has a place, or is interrupted
+	has          bool          // it has a place
+	link         *link         // the connection in it; nil: one is to be made
+	left         bool          // it does not wait any more
 }
 
 // Interrupt ends the waiting.
 func (w *waiter) Interrupt(error) { w.event.Set() }
 
-// acquire takes a connection from the shelf, makes one, or waits for one until
-// ctx ends or the watch expires.
-func (p *pool) acquire(ctx context.Context, s *shelf, watch *pipeline.Watch) (*link, error) {
+// acquire takes a connection from the shelf that began with the introduction,
+// makes one, or waits for one until ctx ends or the watch expires.
+func (p *pool) acquire(ctx context.Context, s *shelf, watch *pipeline.Watch, introduction string) (*link, error) {
 	if p.queue.max > 0 {
-		return p.acquirePlace(ctx, s, watch)
+		return p.acquirePlace(ctx, s, watch, introduction)
 	}
-	if l := s.take(); l != nil {
+	if l := s.take(introduction); l != nil {
 		l.reuse()
 		return l, nil
 	}
-	return p.connect(ctx, s, watch, false)
+	return p.connect(ctx, s, watch, introduction, false)
 }
 
-func (p *pool) acquirePlace(ctx context.Context, s *shelf, watch *pipeline.Watch) (*link, error) {
-	l, w, err := p.enter(s)
+func (p *pool) acquirePlace(ctx context.Context, s *shelf, watch *pipeline.Watch, introduction string) (*link, error) {
+	l, w, err := p.enter(s, introduction)
 	if w != nil {
 		p.fetch()
 		l, err = p.wait(ctx, w, watch)
@@ -69,22 +70,28 @@ func (p *pool) acquirePlace(ctx context.Context, s *shelf, watch *pipeline.Watch
 		l.reuse()
 		return l, nil
 	}
-	return p.connect(ctx, s, watch, false)
+	return p.connect(ctx, s, watch, introduction, false)
 }
 
 // enter takes an idle connection, or a place for one to be made, or a place in
 // the queue.
-func (p *pool) enter(s *shelf) (*link, *waiter, error) {
+func (p *pool) enter(s *shelf, introduction string) (*link, *waiter, error) {
 	q := &p.queue
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if len(q.waiting) == 0 {
-		for l := s.pop(); l != nil; l = s.pop() {
+		for l := s.pop(introduction); l != nil; l = s.pop(introduction) {
 			if !l.conn.Stale() {
 				return l, nil, nil
 			}
 			l.drop()
 			q.places--
+		}
+		if q.places >= q.max {
+			if l := s.popAny(); l != nil { // it began with another introduction
+				l.drop()
+				q.places--
+			}
 		}
 		if q.places < q.max {
 			q.places++
@@ -96,7 +103,7 @@ func (p *pool) enter(s *shelf) (*link, *waiter, error) {
 		err.Unsent = true
 		return nil, nil, err
 	}
-	w := &waiter{shelf: s, event: s.executor.NewEvent()}
+	w := &waiter{shelf: s, introduction: introduction, event: s.executor.NewEvent()}
 	q.waiting = append(q.waiting, w)
 	return nil, w, nil
 }
@@ -109,7 +116,7 @@ func (p *pool) fetch() {
 	p.queue.mu.Lock()
 	var l *link
 	for _, s := range p.shelves {
-		if l = s.pop(); l != nil {
+		if l = s.popAny(); l != nil {
 			break
 		}
 	}
@@ -222,7 +229,7 @@ func (l *link) pass() {
 	case kept:
 	case w == nil:
 		l.close()
-	case l.conn.Stale():
+	case l.introduction != w.introduction, l.conn.Stale():
 		l.drop()
 		l.pool.offer(w)
 	default:
@@ -256,6 +263,7 @@ func (l *link) arrive(w *waiter, raw net.Conn) {
 		return
 	}
 	l.conn, l.shelf = conn, w.shelf
+	l.secure, _ = conn.(*netloop.TLS)
 	l.readUntil, l.writeUntil = time.Time{}, time.Time{}
 	w.settle(l)
 }

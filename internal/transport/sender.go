@@ -33,6 +33,7 @@ type sender struct {
 	empty   int   // reads in a row that gave neither a byte nor an error
 	trailer func() message.Fields
 	chunked bool
+	sealed  bool // it goes out encrypted, and through this process
 
 	started  bool
 	finished netloop.Event // set when the task has ended
@@ -59,6 +60,7 @@ func newSender(l *link, body io.ReadCloser) *sender {
 	}
 	return &sender{
 		ctx: l.ctx, shelf: l.shelf, body: body, left: request.Length, trailer: request.Trailer, chunked: request.Length < 0, keep: l.reused,
+		sealed: l.secure != nil,
 	}
 }
 

@@ -15,7 +15,7 @@ const leastPiped = 64 << 10
 // the rest must go another way.
 func (s *sender) pipe() (more bool) {
 	source, ok := s.body.(netloop.PipeReader)
-	if !ok || s.left < leastPiped || s.keeps() {
+	if !ok || s.sealed || s.left < leastPiped || s.keeps() {
 		return true
 	}
 	pipe, err := s.shelf.executor.NewPipe()

@@ -33,11 +33,11 @@ func (s *shelf) spawn(f func()) bool {
 	return true
 }
 
-// take takes the connection that was used last and is sound; nil: there is none.
-// Those that are not are closed.
-func (s *shelf) take() *link {
+// take takes the connection that was used last, is sound and began with an
+// introduction; nil: there is none. Those that are not sound are closed.
+func (s *shelf) take(introduction string) *link {
 	for {
-		l := s.pop()
+		l := s.pop(introduction)
 		if l == nil || !l.conn.Stale() {
 			return l
 		}
@@ -45,16 +45,33 @@ func (s *shelf) take() *link {
 	}
 }
 
-// pop takes the connection that was used last.
-func (s *shelf) pop() *link {
+// pop takes the connection that was used last of those that began with an
+// introduction.
+func (s *shelf) pop(introduction string) *link {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	last := len(s.idle) - 1
-	if last < 0 {
+	for i := len(s.idle) - 1; i >= 0; i-- {
+		if s.idle[i].introduction == introduction {
+			return s.remove(i)
+		}
+	}
+	return nil
+}
+
+// popAny takes the connection that has rested longest.
+func (s *shelf) popAny() *link {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.idle) == 0 {
 		return nil
 	}
-	l := s.idle[last]
-	s.idle[last], s.idle = nil, s.idle[:last]
+	return s.remove(0)
+}
+
+// remove takes a connection off. The caller holds the lock.
+func (s *shelf) remove(i int) *link {
+	l := s.idle[i]
+	s.idle = slices.Delete(s.idle, i, i+1)
 	s.pool.idle.Add(-1)
 	return l
 }

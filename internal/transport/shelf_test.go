@@ -103,7 +103,7 @@ func TestLastUsedFirst(t *testing.T) {
 func several(t testing.TB, endpoint model.Endpoint, s setup) (p *pool, all []pipeline.Transport) {
 	t.Helper()
 	loops := startLoops(t)
-	p = newPool("up", endpoint, s.pool, s.timeouts, s.observer, NewEngine(loops, startGoroutines(t)))
+	p = newPool(wayOf(endpoint, s), NewEngine(loops, startGoroutines(t)))
 	t.Cleanup(p.Release)
 	for _, loop := range loops {
 		all = append(all, by(loop, p))

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"sluice/internal/message"
-	"sluice/internal/model"
 	"sluice/internal/pipeline"
 )
 
@@ -31,10 +30,7 @@ const (
 
 // standard sends attempts to one endpoint with net/http's Transport.
 type standard struct {
-	upstream string
-	endpoint model.Endpoint
-	timeouts model.AttemptTimeouts
-	observer Observer
+	*way
 	dial     dialer
 	client   *http.Transport
 	fresh    *http.Transport // makes a connection for every request
@@ -42,8 +38,9 @@ type standard struct {
 	released atomic.Bool
 }
 
-func newStandard(upstream string, endpoint model.Endpoint, pool model.Pool, timeouts model.AttemptTimeouts, observer Observer, dial dialer) *standard {
-	s := &standard{upstream: upstream, endpoint: endpoint, timeouts: timeouts, observer: observer, dial: dial}
+func newStandard(w *way, dial dialer) *standard {
+	s := &standard{way: w, dial: dial}
+	pool, timeouts := w.settings, w.timeouts
 	s.gate.max, s.gate.maxPending = pool.MaxConnections, pool.MaxPending
 	maxIdle := pool.MaxIdle
 	if maxIdle == 0 {
@@ -88,15 +85,17 @@ func (s *standard) connect(ctx context.Context, _, _ string) (net.Conn, error) {
 		}
 		return nil, &connectError{err}
 	}
-	if s.observer.Opened != nil {
-		s.observer.Opened(s.upstream, s.endpoint.URL)
+	said, _ := ctx.Value(introductionKey{}).(string)
+	conn, err := s.begun(ctx, raw, said, alpnHTTP1)
+	if err != nil {
+		return nil, &connectError{err}
 	}
-	return newConnection(raw, func() {
-		if s.observer.Closed != nil {
-			s.observer.Closed(s.upstream, s.endpoint.URL)
-		}
-	}), nil
+	s.opened()
+	return newConnection(conn, s.closed), nil
 }
+
+// introductionKey is what a context has the PROXY header of an attempt under.
+type introductionKey struct{}
 
 // attempt is one use of the transport, until its response has ended.
 type attempt struct {
@@ -141,7 +140,12 @@ func (s *standard) RoundTrip(ctx context.Context, try *pipeline.Attempt) error {
 		stop(nil)
 		return err
 	}
-	response, err := a.send(ctx, s.client, request) //nolint:bodyclose // the message's body closes it
+	client := s.client
+	if s.proxyProtocol != "" { // net/http would let others have the connection
+		client = s.fresh
+		ctx = context.WithValue(ctx, introductionKey{}, introduction(s.proxyProtocol, try))
+	}
+	response, err := a.send(ctx, client, request) //nolint:bodyclose // the message's body closes it
 	if a.mayReplay(request, err) {
 		if s.gate.max > 0 {
 			s.client.CloseIdleConnections() // else there could be one too many
@@ -253,9 +257,7 @@ func (a *attempt) gotConnection(info httptrace.GotConnInfo) {
 		// may be many, on connections that may be dead as well.
 		cancel := a.cancel
 		died = func() { cancel(errDead) }
-		if observe := a.transport.observer.Reused; observe != nil {
-			observe(a.transport.upstream, a.transport.endpoint.URL)
-		}
+		a.transport.way.reused()
 	}
 	a.turn = c.begin(died)
 	c.originOf = a.slashes

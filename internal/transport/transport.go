@@ -41,26 +41,95 @@ type settings struct {
 	ProxyProtocol string
 }
 
+// way is how an endpoint is reached: what all transports to it have in common.
+type way struct {
+	upstream      string
+	endpoint      model.Endpoint
+	settings      model.Pool
+	timeouts      model.AttemptTimeouts
+	encryption    *encryption // nil: none
+	proxyProtocol string      // version of the PROXY header; empty: none
+	observer      Observer
+}
+
+func newWay(upstream *model.Upstream, endpoint model.Endpoint, observer Observer, c *credentials) *way {
+	w := &way{
+		upstream: upstream.Name, endpoint: endpoint, settings: upstream.Pool, timeouts: upstream.Timeouts,
+		proxyProtocol: upstream.ProxyProtocol, observer: observer,
+	}
+	if c != nil {
+		w.encryption = newEncryption(c, hostOf(endpoint))
+	}
+	return w
+}
+
+// hostOf is the name that an endpoint's certificate bears.
+func hostOf(endpoint model.Endpoint) string {
+	authority := endpoint.Address
+	if strings.HasPrefix(authority, "unix:") {
+		authority = endpoint.Host
+	}
+	if host, _, err := net.SplitHostPort(authority); err == nil {
+		return host
+	}
+	return authority
+}
+
+func (w *way) opened() {
+	if w.observer.Opened != nil {
+		w.observer.Opened(w.upstream, w.endpoint.URL)
+	}
+}
+
+func (w *way) reused() {
+	if w.observer.Reused != nil {
+		w.observer.Reused(w.upstream, w.endpoint.URL)
+	}
+}
+
+func (w *way) closed() {
+	if w.observer.Closed != nil {
+		w.observer.Closed(w.upstream, w.endpoint.URL)
+	}
+}
+
 // Acquire returns the transport to an endpoint of an upstream. It is shared with
 // every snapshot whose upstream of that name has the same address with the same
 // settings, so its connections outlive reloads; the observer is that of the first
-// of them.
+// of them. Files that the TLS settings name are read when a connection is made.
 //
 // When the last set that holds it is released, idle connections close at once,
 // exchanges and tunnels under way go on, and their connections close with them.
 //
 // A nil engine stands for net/http's Transport.
 func Acquire(set *lease.Set, upstream *model.Upstream, endpoint model.Endpoint, observer Observer, engine *Engine) pipeline.Transport {
-	identity := settings{upstream.Pool, upstream.Timeouts, upstream.Protocol, upstream.TLS, upstream.ProxyProtocol}
-	key := strings.Join([]string{upstream.Name, endpoint.Scheme, endpoint.Address, model.Text(identity)}, "\n")
-	if engine != nil {
-		return lease.Acquire(set, "transport\nengine\n"+key, func() *pool {
-			return newPool(upstream.Name, endpoint, upstream.Pool, upstream.Timeouts, observer, engine)
-		})
+	var c *credentials
+	if endpoint.Scheme == "https" {
+		key := strings.Join([]string{"credentials", upstream.Name, model.Text(upstream.TLS)}, "\n")
+		c = lease.Acquire(set, key, func() *credentials { return newCredentials(upstream.Name, upstream.TLS, observer.Faulty) })
 	}
-	return lease.Acquire(set, "transport\n"+key, func() *standard {
-		return newStandard(upstream.Name, endpoint, upstream.Pool, upstream.Timeouts, observer, (&net.Dialer{}).DialContext)
-	})
+	identity := settings{upstream.Pool, upstream.Timeouts, upstream.Protocol, upstream.TLS, upstream.ProxyProtocol}
+	kind := "transport"
+	if engine != nil {
+		kind = "transport\nengine"
+	}
+	key := strings.Join([]string{kind, upstream.Name, endpoint.Scheme, endpoint.Address, endpoint.Host, model.Text(identity)}, "\n")
+	w := newWay(upstream, endpoint, observer, c)
+	switch {
+	case upstream.Protocol == model.UpstreamH2, upstream.Protocol == model.UpstreamH2C:
+		return lease.Acquire(set, key, func() *sharing { return newSharing(w, engine) })
+	case upstream.Protocol == model.UpstreamAuto && c != nil:
+		return lease.Acquire(set, key, func() *choice { return newChoice(w, engine) })
+	case engine != nil:
+		return lease.Acquire(set, key, func() *pool { return newPool(w, engine) })
+	}
+	return lease.Acquire(set, key, func() *standard { return newStandard(w, dialDirect) })
+}
+
+// dialDirect connects to an address, by whichever of those that its name has
+// answers first.
+func dialDirect(ctx context.Context, network, address string) (net.Conn, error) {
+	return (&net.Dialer{}).DialContext(ctx, network, address)
 }
 
 // network returns what a dialer needs to reach an endpoint.

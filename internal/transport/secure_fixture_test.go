@@ -1,0 +1,194 @@
+package transport
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"io"
+	stdlog "log"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"sluice/internal/lease"
+	"sluice/internal/model"
+	"sluice/internal/pipeline"
+)
+
+// authority issues certificates.
+type authority struct {
+	t    testing.TB
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+func newAuthority(t testing.TB) *authority {
+	t.Helper()
+	key := newKey(t)
+	template := &x509.Certificate{
+		SerialNumber: serial(t), Subject: pkix.Name{CommonName: "test authority"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	return &authority{t, sign(t, template, template, key, key), key}
+}
+
+func newKey(t testing.TB) *ecdsa.PrivateKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+func serial(t testing.TB) *big.Int {
+	t.Helper()
+	n, err := rand.Int(rand.Reader, big.NewInt(1<<62))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func sign(t testing.TB, template, parent *x509.Certificate, key, by *ecdsa.PrivateKey) *x509.Certificate {
+	t.Helper()
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, by)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := x509.ParseCertificate(der)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cert
+}
+
+// issue makes a certificate for names; change may be nil.
+func (a *authority) issue(change func(c *x509.Certificate), names ...string) tls.Certificate {
+	a.t.Helper()
+	key := newKey(a.t)
+	template := &x509.Certificate{
+		SerialNumber: serial(a.t), Subject: pkix.Name{CommonName: "test"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	for _, name := range names {
+		if ip := net.ParseIP(name); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, name)
+		}
+	}
+	if change != nil {
+		change(template)
+	}
+	cert := sign(a.t, template, a.cert, key, a.key)
+	return tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key, Leaf: cert}
+}
+
+func (a *authority) pool() *x509.CertPool {
+	pool := x509.NewCertPool()
+	pool.AddCert(a.cert)
+	return pool
+}
+
+func certPEM(cert *x509.Certificate) []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw})
+}
+
+// file writes the authority's certificate.
+func (a *authority) file(t testing.TB) string {
+	t.Helper()
+	return write(t, filepath.Join(t.TempDir(), "ca.pem"), certPEM(a.cert))
+}
+
+func write(t testing.TB, path string, data []byte) string {
+	t.Helper()
+	if err := os.WriteFile(path, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// files writes a certificate and its key.
+func files(t testing.TB, c tls.Certificate) (cert, key string) {
+	t.Helper()
+	dir := t.TempDir()
+	der, err := x509.MarshalPKCS8PrivateKey(c.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return write(t, filepath.Join(dir, "cert.pem"), certPEM(c.Leaf)),
+		write(t, filepath.Join(dir, "key.pem"), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
+}
+
+// served starts net/http's server with TLS, or, without a config, for HTTP/2 by
+// prior knowledge and HTTP/1.1 in clear.
+func served(t testing.TB, config *tls.Config, handler http.Handler, change ...func(s *http.Server)) model.Endpoint {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{Handler: handler, ErrorLog: stdlog.New(io.Discard, "", 0), Protocols: new(http.Protocols)}
+	server.Protocols.SetHTTP1(true)
+	server.Protocols.SetHTTP2(true)
+	server.Protocols.SetUnencryptedHTTP2(true)
+	scheme, done := "http", make(chan struct{})
+	serve := func() error { return server.Serve(listener) }
+	if config != nil {
+		scheme, server.TLSConfig = "https", config
+		if len(config.NextProtos) == 1 && config.NextProtos[0] == alpnHTTP1 {
+			server.Protocols.SetHTTP2(false)
+		}
+		serve = func() error { return server.ServeTLS(listener, "", "") }
+	}
+	for _, f := range change {
+		f(server)
+	}
+	go func() { defer close(done); _ = serve() }()
+	t.Cleanup(func() { _ = server.Close(); <-done })
+	address := listener.Addr().String()
+	return model.Endpoint{URL: scheme + "://" + address, Scheme: scheme, Address: address, Host: address, Weight: 1}
+}
+
+// secured is served by a certificate of a new authority, and the settings that
+// trust it.
+func secured(t testing.TB, handler http.Handler, protocols ...string) (model.Endpoint, *model.ClientTLS) {
+	t.Helper()
+	a := newAuthority(t)
+	config := &tls.Config{Certificates: []tls.Certificate{a.issue(nil, "127.0.0.1")}, NextProtos: protocols}
+	return served(t, config, handler), &model.ClientTLS{CA: a.file(t)}
+}
+
+// reach is Acquire for a test.
+func reach(t *bed, upstream *model.Upstream, endpoint model.Endpoint, observer Observer) pipeline.Transport {
+	t.Helper()
+	raw := acquired(t, upstream, endpoint, observer)
+	return by(t.own, raw)
+}
+
+// acquired is Acquire until the end of the test.
+func acquired(t *bed, upstream *model.Upstream, endpoint model.Endpoint, observer Observer) pipeline.Transport {
+	t.Helper()
+	var registry lease.Registry
+	set := registry.NewSet()
+	if upstream.Name == "" {
+		upstream.Name = "up"
+	}
+	transport := Acquire(set, upstream, endpoint, observer, t.engine)
+	if err := set.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(set.Release)
+	return transport
+}
