@@ -33,7 +33,7 @@ func TestValidate(t *testing.T) {
 			"FILE:4:5: warning: route \"buried\" can never match: route \"all\" (FILE:3:5) comes first and takes every request that it would\n  hint: give it a smaller priority, or remove it\n" +
 				"      - {id: buried, priority: 2, match: {path: /x}, respond: {status: 200}}\n        ^\nFILE is valid: 1 listener, 2 routes, 0 upstreams\n", 0,
 		},
-		{"an option that comes later", "listeners: {web: {address: \":0\"}}\nroutes: []\nstores: {}\n", "not supported yet", 1},
+		{"an option that comes later", "listeners: {web: {address: \":0\"}}\nroutes: []\ntracing: {}\n", "not supported yet", 1},
 		{
 			"a log without a directory", "listeners: {web: {address: \":0\"}}\naccess_log: {output: /none/here/access.log}\n",
 			"FILE:2:22: output cannot be made: its directory \"/none/here\" does not exist\n  hint: make the directory first\n    access_log: {output: /none/here/access.log}\n                         ^\n", 1,
