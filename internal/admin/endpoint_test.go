@@ -128,7 +128,7 @@ func TestReads(t *testing.T) {
 	var listeners []object
 	tell(t, gw, "/_gateway/listeners", &listeners)
 	for i, name := range []string{"web", "more"} {
-		if l := listeners[i]; l["name"] != name || l["address"] != gw.Addr(name).String() || l["refused"] != 0.0 || l["tunnels"] != 0.0 || len(l) != 5 {
+		if l := listeners[i]; l["name"] != name || l["address"] != gw.Addr(name).String() || l["refused"] != 0.0 || l["failed"] != 0.0 || l["tunnels"] != 0.0 || len(l) != 6 {
 			t.Errorf("the listener is %v", l)
 		}
 	}

@@ -19,6 +19,7 @@ import (
 
 // echoTLS answers what comes, and rests as a server does.
 func echoTLS(t testing.TB, config *tls.Config, step int) Handler {
+	t.Helper()
 	return func(c Conn) (bool, time.Time) {
 		own, ok := c.Data().(*TLS)
 		if !ok {
@@ -53,6 +54,7 @@ func echoTLS(t testing.TB, config *tls.Config, step int) Handler {
 func TestTLSEcho(t *testing.T) {
 	server, client := configs(t)
 	versions(t, func(t *testing.T, version uint16) {
+		t.Helper()
 		each(t, func(b *bed) {
 			t := b.t
 			dial := b.serve(t, "tcp", echoTLS(t, of(server, version), 4096), ListenOptions{})
@@ -128,6 +130,7 @@ func TestTLSLarge(t *testing.T) {
 	const size = 4 << 20
 	server, client := configs(t)
 	versions(t, func(t *testing.T, version uint16) {
+		t.Helper()
 		each(t, func(b *bed) {
 			t := b.t
 			b.task(t, func(x Executor) {
@@ -164,6 +167,7 @@ func TestTLSLarge(t *testing.T) {
 func TestTLSCut(t *testing.T) {
 	server, client := configs(t)
 	versions(t, func(t *testing.T, version uint16) {
+		t.Helper()
 		each(t, func(b *bed) {
 			t := b.t
 			b.task(t, func(x Executor) {
@@ -240,13 +244,19 @@ func TestTLSEnd(t *testing.T) {
 		end  func(other *tls.Conn)
 		want error
 	}{
-		"close_notify":          {func(other *tls.Conn) { _ = other.Close() }, io.EOF},
-		"half":                  {func(other *tls.Conn) { _ = other.CloseWrite() }, io.EOF},
-		"cut":                   {func(other *tls.Conn) { _ = other.NetConn().Close() }, io.ErrUnexpectedEOF},
-		"cut half":              {func(other *tls.Conn) { _ = other.NetConn().(*net.TCPConn).CloseWrite() }, io.ErrUnexpectedEOF},
-		"cut in a record":       {func(other *tls.Conn) { _, _ = other.NetConn().Write([]byte{23, 3, 3, 0, 9, 1}); _ = other.NetConn().Close() }, io.ErrUnexpectedEOF},
-		"cut in a large record": {func(other *tls.Conn) { _, _ = other.NetConn().Write([]byte{23, 3, 3, 9, 9, 1}); _ = other.NetConn().Close() }, io.ErrUnexpectedEOF},
-		"cut in a header":       {func(other *tls.Conn) { _, _ = other.NetConn().Write([]byte{23, 3}); _ = other.NetConn().Close() }, io.ErrUnexpectedEOF},
+		"close_notify": {func(other *tls.Conn) { _ = other.Close() }, io.EOF},
+		"half":         {func(other *tls.Conn) { _ = other.CloseWrite() }, io.EOF},
+		"cut":          {func(other *tls.Conn) { _ = other.NetConn().Close() }, io.ErrUnexpectedEOF},
+		"cut half":     {func(other *tls.Conn) { _ = other.NetConn().(*net.TCPConn).CloseWrite() }, io.ErrUnexpectedEOF},
+		"cut in a record": {func(other *tls.Conn) {
+			_, _ = other.NetConn().Write([]byte{23, 3, 3, 0, 9, 1})
+			_ = other.NetConn().Close()
+		}, io.ErrUnexpectedEOF},
+		"cut in a large record": {func(other *tls.Conn) {
+			_, _ = other.NetConn().Write([]byte{23, 3, 3, 9, 9, 1})
+			_ = other.NetConn().Close()
+		}, io.ErrUnexpectedEOF},
+		"cut in a header": {func(other *tls.Conn) { _, _ = other.NetConn().Write([]byte{23, 3}); _ = other.NetConn().Close() }, io.ErrUnexpectedEOF},
 	} {
 		t.Run(name, func(t *testing.T) {
 			each(t, func(b *bed) {

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -76,7 +77,7 @@ func TestCodes(t *testing.T) {
 		if code == rpc.OK {
 			t.Errorf("%s has no code", word)
 		}
-		if told := regexp.MustCompile(fmt.Sprintf("(?m)^\\| %d `%s` \\|.*`%s`", int(code), code, word)); !told.Match(page) {
+		if told := regexp.MustCompile("(?m)^\\| " + strconv.Itoa(int(code)) + " `" + code.String() + "` \\|.*`" + string(word) + "`"); !told.Match(page) {
 			t.Errorf("docs/errors.md does not tell that %s is %s", word, code)
 		}
 	}

@@ -6,9 +6,10 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"os"
-	"sluice/internal/model"
 	"sync/atomic"
 	"time"
+
+	"sluice/internal/model"
 
 	"golang.org/x/sys/unix"
 

@@ -208,6 +208,7 @@ func dial(t *testing.T, address net.Addr) *client {
 }
 
 func newClient(t *testing.T, conn net.Conn) *client {
+	t.Helper()
 	t.Cleanup(func() { _ = conn.Close() })
 	return &client{T: t, Conn: conn, r: bufio.NewReader(conn)}
 }

@@ -6,10 +6,11 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"sluice/internal/h2"
-	"sluice/internal/message"
 	"sync"
 	"time"
+
+	"sluice/internal/h2"
+	"sluice/internal/message"
 
 	"sluice/internal/model"
 )

@@ -3,9 +3,10 @@ package server
 import (
 	"bytes"
 	"errors"
+	"time"
+
 	"sluice/internal/certificate"
 	"sluice/internal/message"
-	"time"
 
 	"sluice/internal/model"
 	"sluice/internal/netloop"
@@ -57,9 +58,6 @@ func (c *client) unopened(why error) {
 	l.failed.Add(1)
 	l.log.Debug("a connection did not come to a request", "listener", c.name, "peer", c.peer, "error", why)
 }
-
-// tlsHandshake is the first byte of a client that speaks TLS (RFC 8446 5.1).
-const tlsHandshake = 22
 
 // handshake puts TLS over the connection.
 func (c *client) handshake(in *input, m *model.Listener, deadline time.Time) bool {

@@ -5,14 +5,11 @@ import (
 	"crypto/tls"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"sync"
 	"testing"
 	"time"
-
-	"golang.org/x/net/http2"
 
 	"sluice/internal/message"
 	"sluice/internal/model"
@@ -127,7 +124,7 @@ func TestHandshakesThatFail(t *testing.T) {
 	}
 	f.dial().send("\x16\x03\x01").ends() // and no more
 	old := a.client()
-	old.MinVersion, old.MaxVersion = tls.VersionTLS11, tls.VersionTLS11 //nolint:gosec // G402: that it is refused is what is tested
+	old.MinVersion, old.MaxVersion = tls.VersionTLS11, tls.VersionTLS11
 	if err := tls.Client(f.dial(), old).Handshake(); err == nil {
 		t.Error("TLS 1.1 is spoken")
 	}
@@ -156,11 +153,11 @@ func TestPlainHTTPOnTLS(t *testing.T) {
 
 // http2Client speaks HTTP/2 with a listener, over TLS or by prior knowledge.
 func (f *fixture) http2Client(config *tls.Config) *http.Client {
-	transport := &http2.Transport{TLSClientConfig: config, AllowHTTP: true}
-	if config == nil {
-		transport.DialTLS = func(network, _ string, _ *tls.Config) (net.Conn, error) {
-			return net.Dial(network, f.listener.Addr().String())
-		}
+	transport := &http.Transport{TLSClientConfig: config, Protocols: new(http.Protocols)}
+	if config != nil {
+		transport.Protocols.SetHTTP2(true)
+	} else {
+		transport.Protocols.SetUnencryptedHTTP2(true)
 	}
 	f.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Transport: transport, Timeout: patience}

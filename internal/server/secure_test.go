@@ -120,4 +120,3 @@ func (f *fixture) dialTLS(config *tls.Config) *client {
 	}
 	return newClient(f.T, secure)
 }
-

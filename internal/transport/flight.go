@@ -54,7 +54,7 @@ func (f *flight) send(ctx context.Context) (*http.Response, error) {
 		}
 		f.session, f.sent = s, time.Now()
 		reused := s.take()
-		response, err := s.library.RoundTrip(f.outbound(ctx)) //nolint:bodyclose // whoever takes the response closes it
+		response, err := s.library.RoundTrip(f.outbound(ctx))
 		if err == nil {
 			return response, nil
 		}

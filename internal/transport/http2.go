@@ -99,7 +99,7 @@ func (f *flight) roundTrip(ctx context.Context, try *pipeline.Attempt) error {
 		f.informer = news.add
 	}
 	in.unwatch = context.AfterFunc(ctx, f.body.stop) // the library does not look at ctx while it waits for the body
-	response, err := f.send(ctx)
+	response, err := f.send(ctx)                     //nolint:bodyclose // whoever takes the response closes it
 	if response != nil {
 		in.source = response.Body
 	}
@@ -186,7 +186,7 @@ func (p *sharing) request(in *message.Request) *http.Request {
 	}
 	header := headerOf(in.Fields)
 	for name, values := range header {
-		switch message.Lookup(name) { //nolint:exhaustive // most have the same meaning
+		switch message.Lookup(name) {
 		case message.Connection, message.KeepAlive, message.ProxyConnection, message.TransferEncoding, message.Upgrade:
 			delete(header, name) // RFC 9113 8.2.2
 		case message.TE:

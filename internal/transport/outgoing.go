@@ -214,11 +214,12 @@ func (s *portion) Read(p []byte) (int, error) {
 			s.mu.Unlock()
 			return n, nil
 		case s.end != nil:
-			defer s.mu.Unlock()
-			if errors.Is(s.end, io.EOF) && s.trailer != nil {
+			err := s.end
+			if errors.Is(err, io.EOF) && s.trailer != nil {
 				fillTrailer(s.request.Trailer, s.tail)
 			}
-			return 0, s.end
+			s.mu.Unlock()
+			return 0, err
 		case !s.asked:
 			s.asked = true
 			s.mu.Unlock()

@@ -8,8 +8,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
-	"io"
-	stdlog "log"
+	"log/slog"
 	"math/big"
 	"net"
 	"net/http"
@@ -95,12 +94,6 @@ func (a *authority) issue(change func(c *x509.Certificate), names ...string) tls
 	return tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key, Leaf: cert}
 }
 
-func (a *authority) pool() *x509.CertPool {
-	pool := x509.NewCertPool()
-	pool.AddCert(a.cert)
-	return pool
-}
-
 func certPEM(cert *x509.Certificate) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw})
 }
@@ -119,18 +112,6 @@ func write(t testing.TB, path string, data []byte) string {
 	return path
 }
 
-// files writes a certificate and its key.
-func files(t testing.TB, c tls.Certificate) (cert, key string) {
-	t.Helper()
-	dir := t.TempDir()
-	der, err := x509.MarshalPKCS8PrivateKey(c.PrivateKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return write(t, filepath.Join(dir, "cert.pem"), certPEM(c.Leaf)),
-		write(t, filepath.Join(dir, "key.pem"), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
-}
-
 // served starts net/http's server with TLS, or, without a config, for HTTP/2 by
 // prior knowledge and HTTP/1.1 in clear.
 func served(t testing.TB, config *tls.Config, handler http.Handler, change ...func(s *http.Server)) model.Endpoint {
@@ -139,7 +120,7 @@ func served(t testing.TB, config *tls.Config, handler http.Handler, change ...fu
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := &http.Server{Handler: handler, ErrorLog: stdlog.New(io.Discard, "", 0), Protocols: new(http.Protocols)}
+	server := &http.Server{Handler: handler, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError), Protocols: new(http.Protocols)}
 	server.Protocols.SetHTTP1(true)
 	server.Protocols.SetHTTP2(true)
 	server.Protocols.SetUnencryptedHTTP2(true)

@@ -115,7 +115,9 @@ func TestHTTP2Bodies(t *testing.T) {
 				request := post(bytes.NewReader(body), length)
 				if length < 0 {
 					request.Fields.Add("Trailer", "x-sum, Grpc-Status, None")
-					request.Trailer = func() message.Fields { return message.Fields{{Name: "X-Sum", Value: "42"}, {Name: "Grpc-Status", Value: "0"}} }
+					request.Trailer = func() message.Fields {
+						return message.Fields{{Name: "X-Sum", Value: "42"}, {Name: "Grpc-Status", Value: "0"}}
+					}
 				}
 				response, got := ask(t, transport, request)
 				if got != string(body) {
@@ -282,7 +284,9 @@ func newHeld() *held { return &held{answer: make(chan struct{})} }
 func (h *held) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	n := h.now.Add(1)
 	h.all.Add(1)
-	for most := h.most.Load(); n > most && !h.most.CompareAndSwap(most, n); most = h.most.Load() {
+	most := h.most.Load()
+	for n > most && !h.most.CompareAndSwap(most, n) {
+		most = h.most.Load()
 	}
 	select {
 	case <-h.answer:
