@@ -72,12 +72,15 @@ func newTurn(a *adapter, c *conn, many *multiplexed, w http.ResponseWriter, r *h
 	request := newRequest(r)
 	if t.extended = extended(r); t.extended == "websocket" {
 		asUpgrade(request)
-	} else if r.ContentLength != 0 {
+	} else if r.ContentLength != 0 && !withoutBody(r) {
 		t.body = newBody(t, m)
 		request.Body, request.Trailer = t.body, t.body.trailer
 		if err := t.rc.EnableFullDuplex(); err != nil && !errors.Is(err, http.ErrNotSupported) {
 			panic("BUG: no full duplex: " + err.Error())
 		}
+	}
+	if request.Body == nil {
+		request.Length = 0
 	}
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(r.Context()))
 	t.ctx, t.cancel = ctx, cancel

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"net"
+	"net/http"
 	"strconv"
 	"sync/atomic"
 	"syscall"
@@ -75,6 +77,43 @@ func alternatively(fields message.Fields, alternative string) message.Fields {
 	fields = fields.Clone()
 	fields.Put(message.AltSvc, alternative)
 	return fields
+}
+
+// withoutBody tells whether a request of HTTP/3 has no body, which its head does
+// not say (RFC 9114 4.1): where its method rarely has one, the first byte is waited
+// for, or the end that nearly always comes with the head. An endpoint would be sent
+// an empty body in chunks otherwise.
+func withoutBody(r *http.Request) bool {
+	switch {
+	case r.ProtoMajor != 3 || r.ContentLength >= 0:
+		return false
+	case r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodOptions && r.Method != http.MethodDelete:
+		return false
+	}
+	var first [1]byte
+	n, err := io.ReadFull(r.Body, first[:])
+	if errors.Is(err, io.EOF) {
+		return true
+	}
+	if n > 0 {
+		r.Body = &begun{ReadCloser: r.Body, first: first[:]}
+	}
+	return false
+}
+
+// begun is a body whose first byte was read.
+type begun struct {
+	io.ReadCloser
+	first []byte
+}
+
+func (b *begun) Read(p []byte) (int, error) {
+	if len(b.first) == 0 || len(p) == 0 {
+		return b.ReadCloser.Read(p)
+	}
+	n := copy(p, b.first)
+	b.first = b.first[n:]
+	return n, nil
 }
 
 func portOf(address net.Addr) int {
