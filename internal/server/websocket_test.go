@@ -61,7 +61,8 @@ func (r *raw) head(stream uint32) (status string, fields *http2.MetaHeadersFrame
 			r.Fatal(err)
 		}
 		if head, ok := frame.(*http2.MetaHeadersFrame); ok && head.StreamID == stream {
-			return head.PseudoValue("status"), head
+			status = head.PseudoValue("status")
+			return status, head
 		}
 	}
 }
