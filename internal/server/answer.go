@@ -105,7 +105,10 @@ func (e *exchange) write() (cut bool) {
 	if err != nil && !e.failed {
 		return e.instead(err)
 	}
-	if lost := p.send(out); lost != nil {
+	switch lost := p.send(out); {
+	case lost != nil && p.sent == 0 && !e.failed && errors.Is(lost, errTotal):
+		return e.instead(lost) // it came too late; that can be told
+	case lost != nil:
 		return e.unheard(lost, p.sent)
 	}
 	if err == nil && !p.done {

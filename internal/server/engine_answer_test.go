@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"sluice/internal/message"
 	"sluice/internal/pipeline"
@@ -292,4 +293,25 @@ func TestTheHeadDoesNotWait(t *testing.T) {
 	}
 	close(body.parts)
 	f.next(t)
+}
+
+// A response that comes when the time of its exchange is over is not begun: the
+// client is told why.
+func TestAResponseThatComesTooLate(t *testing.T) {
+	ofEngine(t, "net/http's deadlines break the connection")
+	f := start(t, func(x *pipeline.Exchange) error {
+		x.Until = time.Now().Add(-time.Second)
+		x.Response = reply(200, "too late")
+		return nil
+	})
+	c := f.dial()
+	for range 2 {
+		response, _ := c.send(get("/")).answer("GET")
+		if response.StatusCode != http.StatusGatewayTimeout {
+			t.Errorf("%d", response.StatusCode)
+		}
+		if x := f.next(t); x.Err == nil || x.Err.Word != pipeline.UpstreamTimeout {
+			t.Errorf("it ended with %v", x.Err)
+		}
+	}
 }
