@@ -515,7 +515,14 @@ func TestTLSClose(t *testing.T) {
 			})
 			own, other = tlsServed(t, x, server, of(client, tls.VersionTLS12))
 			writing := beside(x, func() { _ = fill(own) })
-			settle(t, x, "the writer waits", func() bool { return own.Unsent() > 0 })
+			sent, looks := int64(0), 0
+			settle(t, x, "the writer waits for good", func() bool {
+				if now := own.Sent(); own.Unsent() == 0 || now != sent {
+					sent, looks = now, 0
+				}
+				looks++
+				return looks > 20
+			})
 			_ = own.Close()
 			_ = writing.Wait(time.Time{})
 			x.Block(func() {

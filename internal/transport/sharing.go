@@ -233,20 +233,25 @@ func (p *sharing) evict(introduction string) *session {
 // connect makes a connection in a place that is taken.
 func (p *sharing) connect(introduction string) error {
 	s, err := p.dial(p.life, introduction)
+	if err == nil {
+		p.join(s, introduction)
+		return nil
+	}
 	p.mu.Lock()
+	p.dialed(introduction)
+	p.places--
+	p.refuse(introduction, err)
+	p.mu.Unlock()
+	p.serve()
+	return err
+}
+
+// dialed notes that a connection is not being made any more. The caller holds the
+// lock.
+func (p *sharing) dialed(introduction string) {
 	if p.dialing[introduction]--; p.dialing[introduction] == 0 {
 		delete(p.dialing, introduction)
 	}
-	if err != nil {
-		p.places--
-		p.refuse(introduction, err)
-		p.mu.Unlock()
-		p.serve()
-		return err
-	}
-	p.mu.Unlock()
-	p.join(s)
-	return nil
 }
 
 // begin makes a connection for nobody in particular, if there is a place for it.
@@ -264,17 +269,23 @@ func (p *sharing) begin(introduction string) error {
 	return p.connect(introduction)
 }
 
-// join adds a connection, which has a place, to those that take attempts.
-func (p *sharing) join(s *session) {
+// join adds a connection that was made, which has a place, to those that take
+// attempts. Those who wait get its streams before anybody counts again what is
+// needed: else more connections would be made than that.
+func (p *sharing) join(s *session, introduction string) {
 	p.mu.Lock()
+	p.dialed(introduction)
 	if s.gone {
 		p.places--
 	} else {
 		s.joined = true
 		p.sessions = append(p.sessions, s)
 	}
+	evicted := p.giveOut()
 	p.mu.Unlock()
-	p.serve()
+	if evicted != nil {
+		evicted.close()
+	}
 	p.settle(s)
 }
 
@@ -297,6 +308,16 @@ func (p *sharing) refuse(introduction string, err error) {
 // connections for the others.
 func (p *sharing) serve() {
 	p.mu.Lock()
+	evicted := p.giveOut()
+	p.mu.Unlock()
+	if evicted != nil {
+		evicted.close()
+	}
+}
+
+// giveOut is serve for who holds the lock, and closes the connection that it
+// returns after it.
+func (p *sharing) giveOut() (evicted *session) {
 	full := map[string]bool{}
 	p.waiting = slices.DeleteFunc(p.waiting, func(a *applicant) bool {
 		if full[a.introduction] {
@@ -309,12 +330,9 @@ func (p *sharing) serve() {
 		close(a.settled)
 		return true
 	})
-	evicted, _ := p.expand()
+	evicted, _ = p.expand()
 	p.watch()
-	p.mu.Unlock()
-	if evicted != nil {
-		evicted.close()
-	}
+	return evicted
 }
 
 // watch sees to it that those who wait are not forgotten. The caller holds the
