@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"sluice/internal/message"
+	"sluice/internal/netloop"
 	"sluice/internal/pipeline"
 )
 
@@ -38,11 +39,7 @@ func (l *link) switched() error {
 	if !ok {
 		panic("BUG: a stream socket does not close by halves")
 	}
-	sys, err := conn.SyscallConn()
-	if err != nil {
-		panic("BUG: a socket that was just detached is closed: " + err.Error())
-	}
-	p := &passage{link: l, conn: conn, rest: rest, looker: looker{watch: l.try.Watch, raw: sys}}
+	p := &passage{link: l, conn: conn, rest: rest, looker: looker{watch: l.try.Watch, raw: socketOf(conn)}}
 	p.ctx, p.stop = l.try.Watch.Context(ctx)
 	p.unwatch = context.AfterFunc(p.ctx, func() { _ = p.conn.Close() })
 	l.end()
@@ -53,8 +50,23 @@ func (l *link) switched() error {
 // stream is a connection whose directions end one by one.
 type stream interface {
 	net.Conn
-	syscall.Conn
 	CloseWrite() error
+}
+
+// socketOf is the socket of a connection that was just detached, encrypted or not.
+func socketOf(conn net.Conn) syscall.RawConn {
+	if secure, ok := conn.(*netloop.DetachedTLS); ok {
+		conn = secure.NetConn()
+	}
+	system, ok := conn.(syscall.Conn)
+	if !ok {
+		panic("BUG: a stream socket has no descriptor")
+	}
+	socket, err := system.SyscallConn()
+	if err != nil {
+		panic("BUG: a socket that was just detached is closed: " + err.Error())
+	}
+	return socket
 }
 
 // passage is the endpoint's side of an upgraded connection. It is for

@@ -173,3 +173,21 @@ func acquired(t *bed, upstream *model.Upstream, endpoint model.Endpoint, observe
 	t.Cleanup(set.Release)
 	return transport
 }
+
+// files writes a certificate and its key.
+func files(t testing.TB, c tls.Certificate) (cert, key string) {
+	t.Helper()
+	dir := t.TempDir()
+	der, err := x509.MarshalPKCS8PrivateKey(c.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return write(t, filepath.Join(dir, "cert.pem"), certPEM(c.Leaf)),
+		write(t, filepath.Join(dir, "key.pem"), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
+}
+
+func (a *authority) pool() *x509.CertPool {
+	pool := x509.NewCertPool()
+	pool.AddCert(a.cert)
+	return pool
+}
