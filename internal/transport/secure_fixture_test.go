@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -13,6 +14,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -116,6 +118,17 @@ func write(t testing.TB, path string, data []byte) string {
 // prior knowledge and HTTP/1.1 in clear.
 func served(t testing.TB, config *tls.Config, handler http.Handler, change ...func(s *http.Server)) model.Endpoint {
 	t.Helper()
+	return servedOn(t, func(l net.Listener) net.Listener { return l }, config, handler, change...)
+}
+
+// serverConfig is for a server at the loopback address.
+func serverConfig(a *authority) *tls.Config {
+	return &tls.Config{Certificates: []tls.Certificate{a.issue(nil, "127.0.0.1")}}
+}
+
+// servedOn is served behind a listener that is wrapped.
+func servedOn(t testing.TB, wrap func(l net.Listener) net.Listener, config *tls.Config, handler http.Handler, change ...func(s *http.Server)) model.Endpoint {
+	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -125,13 +138,13 @@ func served(t testing.TB, config *tls.Config, handler http.Handler, change ...fu
 	server.Protocols.SetHTTP2(true)
 	server.Protocols.SetUnencryptedHTTP2(true)
 	scheme, done := "http", make(chan struct{})
-	serve := func() error { return server.Serve(listener) }
+	serve := func() error { return server.Serve(wrap(listener)) }
 	if config != nil {
 		scheme, server.TLSConfig = "https", config
 		if len(config.NextProtos) == 1 && config.NextProtos[0] == alpnHTTP1 {
 			server.Protocols.SetHTTP2(false)
 		}
-		serve = func() error { return server.ServeTLS(listener, "", "") }
+		serve = func() error { return server.ServeTLS(wrap(listener), "", "") }
 	}
 	for _, f := range change {
 		f(server)
@@ -190,4 +203,75 @@ func (a *authority) pool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(a.cert)
 	return pool
+}
+
+// bundle writes a certificate and its key to one file.
+func bundle(t testing.TB, c tls.Certificate) string {
+	t.Helper()
+	cert, key := files(t, c)
+	var all []byte
+	for _, path := range []string{cert, key} {
+		data, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, data...)
+	}
+	return write(t, filepath.Join(t.TempDir(), "bundle.pem"), all)
+}
+
+// freePort is one that nobody listens on.
+func freePort(t testing.TB) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	_, port, _ := net.SplitHostPort(listener.Addr().String())
+	return port
+}
+
+// at is an endpoint at a port.
+func at(scheme, port string) model.Endpoint {
+	address := "127.0.0.1:" + port
+	return model.Endpoint{URL: scheme + "://" + address, Scheme: scheme, Address: address, Host: address, Weight: 1}
+}
+
+// run runs a program until the end of the test, or skips that where it is not
+// there.
+func run(t testing.TB, name string, arguments ...string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		if path, err = exec.LookPath("/usr/sbin/" + name); err != nil {
+			t.Skipf("%s is not there: see scripts/test-setup", name)
+		}
+	}
+	var said bytes.Buffer
+	command := exec.Command(path, arguments...)
+	command.Stdout, command.Stderr = &said, &said
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = command.Process.Kill()
+		_ = command.Wait()
+		if t.Failed() {
+			t.Logf("%s said: %s", name, &said)
+		}
+	})
+	return name
+}
+
+// listens waits until somebody listens on a port.
+func listens(t testing.TB, port string) {
+	t.Helper()
+	eventually(t, "port "+port+" answers", func() bool {
+		conn, err := net.Dial("tcp", "127.0.0.1:"+port)
+		if err == nil {
+			_ = conn.Close()
+		}
+		return err == nil
+	})
 }
