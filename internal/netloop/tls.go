@@ -37,6 +37,7 @@ type TLS struct {
 	port    *port
 	conn    *tls.Conn
 	stage   atomic.Uint32 // of the handshake: fresh, ready or failed
+	shaken  error         // what it came to
 
 	// What follows is of who reads.
 	stash   [1]byte // read to learn whether anything is there
@@ -101,14 +102,14 @@ func BlockIn(conn net.Conn, f func()) {
 
 // Handshake shakes hands, until a deadline; the zero time is none. It leaves
 // both deadlines of the connection unset. Its error is a *HandshakeError. A
-// second call does nothing.
+// second call does nothing, and returns the same.
 //
-// After an error the connection is to be closed; an alert was sent to the peer,
-// if it could be sent at once. Where HandshakeError.Plain says that the peer
-// speaks no TLS, nothing was sent: Inner can tell it so.
+// After an error the connection is to be closed: the peer was sent an alert, if
+// it could be sent at once, and the end. Where HandshakeError.Plain says that the
+// peer speaks no TLS, nothing was sent: Inner can tell it so.
 func (t *TLS) Handshake(deadline time.Time) error {
-	if t.ready() {
-		return nil
+	if t.stage.Load() != fresh {
+		return t.shaken
 	}
 	t.SetReadDeadline(deadline)
 	t.SetWriteDeadline(deadline)
@@ -122,9 +123,13 @@ func (t *TLS) Handshake(deadline time.Time) error {
 	t.SetReadDeadline(time.Time{})
 	t.SetWriteDeadline(time.Time{})
 	if err != nil {
-		t.records.flushNow()
+		failure := t.handshakeError(err)
+		if failure.Plain == nil {
+			t.part()
+		}
+		t.shaken = failure
 		t.stage.Store(failed)
-		return t.handshakeError(err)
+		return failure
 	}
 	t.stage.Store(ready)
 	return nil
@@ -223,9 +228,10 @@ const (
 	// sealBytes is how much is enciphered before it is written: two records of
 	// the largest kind.
 	sealBytes = 32 << 10
-	// mostAnswers is how many bytes of answers to new keys may wait for a peer
-	// that takes nothing, but goes on asking.
-	mostAnswers = 16 << 10
+	// mostStanding is how many bytes may stand to be written where a peer takes
+	// nothing, but asks for new keys all the time: two Writes' worth, of which
+	// one at most was written.
+	mostStanding = 2 * sealBytes
 )
 
 // received is a buffer for what comes.
@@ -236,6 +242,9 @@ type sealed struct {
 	data []byte
 	from int
 }
+
+// rest is how many bytes those are.
+func (b *sealed) rest() int { return len(b.data) - b.from }
 
 func (s *tlsStock) lendIn() *received {
 	if b, ok := s.in.Get().(*received); ok {

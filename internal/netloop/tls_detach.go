@@ -84,7 +84,7 @@ func (d *DetachedTLS) adopt(x Executor) (Conn, error) {
 		return nil, err
 	}
 	// Another TLS, so that who still has the old one does nothing to this.
-	t := &TLS{conn: old.conn, stash: old.stash, stashed: old.stashed, full: old.full, readErr: old.readErr}
+	t := &TLS{conn: old.conn, shaken: old.shaken, stash: old.stash, stashed: old.stashed, full: old.full, readErr: old.readErr}
 	t.stage.Store(old.stage.Load())
 	t.port = old.port
 	t.records.init(inner)

@@ -320,7 +320,7 @@ func TestTLSKeyUpdateFlood(t *testing.T) {
 			if err != errAnswers { //nolint:errorlint // the very value
 				t.Errorf("read %d, %v", n, err)
 			}
-			if got := own.Unsent(); got > 2*sealBytes {
+			if got := own.Unsent(); got > 2*mostStanding {
 				t.Errorf("%d bytes wait", got)
 			}
 			_ = own.Close()

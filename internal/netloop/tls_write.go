@@ -27,10 +27,13 @@ func (t *TLS) Write(p []byte) (written int, err error) {
 		if err := r.cannotSend(); err != nil {
 			return written, err
 		}
+		if err := r.acquire(); err != nil {
+			return written, r.sendError(err)
+		}
 		n, err := t.conn.Write(p[:min(len(p), sealBytes)])
 		p, written = p[n:], written+n
-		if err == nil {
-			err = r.flush()
+		if pumpErr := r.pump(); err == nil {
+			err = pumpErr
 		}
 		if err != nil {
 			return written, r.sendError(err)
@@ -48,7 +51,7 @@ func (t *TLS) Unsent() int {
 	defer r.mu.Unlock()
 	n := r.unwritten
 	if r.out != nil {
-		n += len(r.out.data) - r.out.from
+		n += r.out.rest()
 	}
 	return n
 }
@@ -89,21 +92,19 @@ func (t *TLS) Close() error {
 	if !t.records.end() {
 		return nil
 	}
-	switch t.stage.Load() {
-	case ready:
+	if t.ready() {
 		if !t.records.told() {
 			_ = t.conn.CloseWrite() // it fails after an error of writing
 		}
 		t.records.flushNow()
-	case failed:
-		t.part()
 	}
 	return t.records.inner.Close()
 }
 
-// part reads what has come after a handshake that failed: closing with bytes
-// unread would break the connection, and the peer might never see the alert.
+// part tells the peer why a handshake failed. It reads what has come: closing
+// with bytes unread would break the connection, and the peer might never see it.
 func (t *TLS) part() {
+	t.records.flushNow()
 	_ = t.records.inner.CloseWrite() // it fails where nothing is to be saved
 	buffer := t.records.stock.lendIn()
 	defer t.records.stock.in.Put(buffer)
@@ -128,32 +129,64 @@ func (t *TLS) Reset() {
 // socket, by whatever task.
 func (r *records) flush() error {
 	for {
-		mine, idle, err := r.claim()
+		claimed, idle, err := r.claim(false)
 		switch {
-		case mine:
-			err = r.pump()
-		case idle != nil:
-			if err = idle.Wait(time.Time{}); err == nil {
-				continue // with what that task has left
-			}
+		case err != nil:
+			return err
+		case claimed:
+			return r.pump()
+		case idle == nil:
+			return nil
 		}
-		return err
+		if err := idle.Wait(time.Time{}); err != nil {
+			return err
+		}
 	}
 }
 
-// claim says who writes what is to be written: the caller, or another task,
-// whose end idle tells. Neither: there is nothing, or it cannot be written.
-func (r *records) claim() (mine bool, idle Event, err error) {
+// acquire is flush; the caller is the one who writes what comes, and must call
+// pump.
+func (r *records) acquire() error {
+	for {
+		claimed, idle, err := r.claim(true)
+		switch {
+		case err != nil:
+			return err
+		case !claimed:
+			err = idle.Wait(time.Time{})
+		case !r.standing():
+			return nil
+		default:
+			err = r.pump()
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// claim says who writes: the caller, who has set flushing then, or another task,
+// whose end idle tells. Without anything to be written nobody does, unless ahead.
+func (r *records) claim(ahead bool) (claimed bool, idle Event, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch {
 	case r.flushing:
 		return false, r.whenIdle(), nil
-	case r.writeErr != nil || r.out == nil:
+	case r.writeErr != nil:
 		return false, nil, r.writeErr
+	case r.out == nil && !ahead:
+		return false, nil, nil
 	}
 	r.flushing = true
 	return true, nil, nil
+}
+
+// standing tells whether anything is to be written.
+func (r *records) standing() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.out != nil
 }
 
 // whenIdle happens when no task writes any more, for who holds mu.
@@ -186,7 +219,7 @@ func (r *records) take() *sealed {
 		r.rest()
 		return nil
 	}
-	r.unwritten = len(b.data) - b.from
+	r.unwritten = b.rest()
 	return b
 }
 
@@ -235,14 +268,11 @@ func (r *records) answer() (flooded bool) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.flushing {
-		return r.out != nil && len(r.out.data)-r.out.from > mostAnswers
-	}
-	if r.out != nil && r.writeErr == nil {
+	if r.out != nil && !r.flushing {
 		r.flushing = true
 		r.inner.Executor().Go(func() { _ = r.pump() }) // an error stays
 	}
-	return false
+	return r.out != nil && r.out.rest() > mostStanding
 }
 
 // flushNow writes what there is room for, without waiting. It tells whether
