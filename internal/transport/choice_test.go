@@ -22,15 +22,11 @@ func TestEndpointsPick(t *testing.T) {
 			want      string
 			opened    int64
 		}{
-			"h2": {nil, "HTTP/2.0", 1}, "http/1.1": {[]string{alpnHTTP1}, "HTTP/1.1", 1}, "neither": {[]string{"other"}, "", 0},
+			"h2": {nil, "HTTP/2.0", 1}, "http/1.1": {[]string{alpnHTTP1}, "HTTP/1.1", 1},
 		} {
 			endpoint, trust := secured(t, http.HandlerFunc(protocolOf), c.protocols...)
 			var n counts
 			transport := reach(t, &model.Upstream{TLS: trust, Protocol: model.UpstreamAuto}, endpoint, n.observer())
-			if c.want == "" {
-				wantError(t, fails(t.Context(), t, transport, get("/")), pipeline.UpstreamConnect)
-				continue
-			}
 			for range 5 {
 				if _, body := ask(t, transport, get("/")); body != c.want {
 					t.Errorf("%s: got %s, want %s", name, body, c.want)
@@ -67,6 +63,9 @@ func TestEndpointsMustSpeakHTTP2(t *testing.T) {
 		a := newAuthority(t)
 		config := serverConfig(a)
 		silent := insecure(scripted(t, func(p *peer) { _ = tls.Server(p.Conn, config).Handshake() })) // it knows no ALPN
+		other := serverConfig(a)
+		other.NextProtos = []string{"other"}
+		strange := insecure(scripted(t, func(p *peer) { _ = tls.Server(p.Conn, other).Handshake() }))
 		for _, c := range []struct {
 			name     string
 			endpoint model.Endpoint
@@ -75,6 +74,7 @@ func TestEndpointsMustSpeakHTTP2(t *testing.T) {
 		}{
 			{"other protocols", old, model.Upstream{Protocol: model.UpstreamH2, TLS: trust}, "no application protocol"},
 			{"no ALPN", silent, model.Upstream{Protocol: model.UpstreamH2, TLS: &model.ClientTLS{CA: a.file(t)}}, "does not speak HTTP/2"},
+			{"neither", strange, model.Upstream{Protocol: model.UpstreamAuto, TLS: &model.ClientTLS{CA: a.file(t)}}, "no application protocol"},
 			{"HTTP/1.1 in clear", scripted(t, func(p *peer) { p.head(); p.say("HTTP/1.1 400 Bad Request\r\n\r\n") }), model.Upstream{Protocol: model.UpstreamH2C}, "does not speak HTTP/2"},
 			{"no word", scripted(t, func(p *peer) { p.head() }), model.Upstream{Protocol: model.UpstreamH2C}, "does not speak HTTP/2"},
 		} {

@@ -15,19 +15,26 @@ import (
 	"golang.org/x/net/http2"
 )
 
-const (
-	// pingAfter is how long a connection at rest may be silent before it is asked
-	// whether it lives, and then again. It is no shorter since some endpoints count
-	// pings without requests, and take more than two for an attack (gRPC).
-	pingAfter = 20 * time.Second
-	// doubtAfter is how long a connection may have been silent when an attempt takes
-	// it, without being asked.
-	doubtAfter = 5 * time.Second
-	// pingTimeout is how long an answer may take.
-	pingTimeout = 5 * time.Second
-	// partTimeout is how long a TLS connection may take to say goodbye.
-	partTimeout = 250 * time.Millisecond
-)
+// patience is how long an endpoint may be silent.
+type patience struct {
+	// rest is how long a connection at rest may be so before it is asked whether it
+	// lives, and then again. It is no shorter since some endpoints count pings
+	// without requests, and take more than two for an attack (gRPC).
+	rest time.Duration
+	// doubt is how long a connection may have been so when an attempt takes it,
+	// without being asked.
+	doubt time.Duration
+	// answer is how long an answer may take.
+	answer time.Duration
+}
+
+// usualPatience is for endpoints that are not tested.
+func usualPatience() patience {
+	return patience{rest: 20 * time.Second, doubt: 5 * time.Second, answer: 5 * time.Second}
+}
+
+// partTimeout is how long a TLS connection may take to say goodbye.
+const partTimeout = 250 * time.Millisecond
 
 // session is an HTTP/2 connection to an endpoint. The fields from limit on are
 // under the lock of its pool.
@@ -179,7 +186,7 @@ func (s *session) reserve() bool {
 	s.streams++
 	s.pool.capacity = max(s.pool.capacity, s.streams)
 	s.wake()
-	if s.silent() > doubtAfter {
+	if s.silent() > s.pool.patience.doubt {
 		s.ping()
 	}
 	return true
@@ -224,7 +231,7 @@ func (s *session) ping() {
 	}
 	go func() {
 		defer s.pinging.Store(false)
-		ctx, cancel := context.WithTimeout(context.Background(), pingTimeout)
+		ctx, cancel := context.WithTimeout(context.Background(), s.pool.patience.answer)
 		defer cancel()
 		if s.library.Ping(ctx) != nil {
 			s.close()
@@ -234,7 +241,7 @@ func (s *session) ping() {
 
 // doubt is ping where nothing has come since a time, which is long ago.
 func (s *session) doubt(since time.Time) {
-	if s.heard.Load() < since.UnixNano() && s.silent() > doubtAfter {
+	if s.heard.Load() < since.UnixNano() && s.silent() > s.pool.patience.doubt {
 		s.ping()
 	}
 }
@@ -243,7 +250,7 @@ func (s *session) doubt(since time.Time) {
 // the pool's lock.
 func (s *session) rest() {
 	if s.resting == nil {
-		s.resting = time.AfterFunc(pingAfter, s.look)
+		s.resting = time.AfterFunc(s.pool.patience.rest, s.look)
 	}
 }
 
@@ -254,8 +261,8 @@ func (s *session) look() {
 	if s.resting == nil || s.gone {
 		return
 	}
-	s.resting = time.AfterFunc(pingAfter, s.look)
-	if s.silent() >= pingAfter {
+	s.resting = time.AfterFunc(s.pool.patience.rest, s.look)
+	if s.silent() >= s.pool.patience.rest {
 		s.ping()
 	}
 }

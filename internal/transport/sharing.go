@@ -49,6 +49,7 @@ type sharing struct {
 	declined func()
 	agreedOn func() // told where it picked HTTP/2; may be nil
 	library  *http2.Transport
+	patience patience
 
 	mu       sync.Mutex
 	sessions []*session // open ones, that used last at the end
@@ -72,7 +73,7 @@ type applicant struct {
 }
 
 func newSharing(w *way, engine *Engine) *sharing {
-	p := &sharing{way: w, engine: engine, clear: w.encryption == nil, offer: []string{alpnH2}, capacity: usualStreams, dialing: map[string]int{}}
+	p := &sharing{way: w, engine: engine, clear: w.encryption == nil, offer: []string{alpnH2}, capacity: usualStreams, patience: usualPatience(), dialing: map[string]int{}}
 	p.life, p.stop = context.WithCancel(context.Background())
 	if w.settings.MaxStreams > 0 {
 		p.capacity = min(p.capacity, w.settings.MaxStreams)
