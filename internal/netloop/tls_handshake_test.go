@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -96,8 +97,8 @@ func TestTLSHandshakeFails(t *testing.T) {
 					}()
 					own := ServeTLS(c, nil, test.server)
 					err := own.Handshake(time.Now().Add(time.Minute))
-					failure := wantReason(t, err, test.want)
-					if failure == nil || test.is != nil && !errors.Is(err, test.is) || !strings.Contains(err.Error(), test.text) || failure.Plain != nil {
+					wantReason(t, err, test.want)
+					if test.is != nil && !errors.Is(err, test.is) || !strings.Contains(err.Error(), test.text) || failureOf(err).Plain != nil {
 						t.Errorf("it says: %v", err)
 					}
 					if again := own.Handshake(time.Time{}); again != err { //nolint:errorlint // the very value
@@ -121,12 +122,17 @@ func TestTLSHandshakeFails(t *testing.T) {
 	}
 }
 
-func wantReason(t testing.TB, err error, want HandshakeReason) *HandshakeError {
+func wantReason(t testing.TB, err error, want HandshakeReason) {
 	t.Helper()
-	var failure *HandshakeError
-	if !errors.As(err, &failure) || failure.Reason != want {
+	if failure := failureOf(err); failure.Reason != want {
 		t.Errorf("%v, which is no %q: %+v", err, want, failure)
 	}
+}
+
+// failureOf is the error of a handshake, empty if it is another.
+func failureOf(err error) *HandshakeError {
+	failure := &HandshakeError{}
+	_ = errors.As(err, &failure)
 	return failure
 }
 
@@ -243,7 +249,7 @@ func recordHello(t testing.TB, client *tls.Config) []byte {
 	if _, err := io.ReadFull(near, body); err != nil {
 		t.Error(err)
 	}
-	return append(header, body...)
+	return slices.Concat(header, body)
 }
 
 // leaver is a peer's socket that closes once so many bytes have been written.
@@ -326,9 +332,10 @@ func TestTLSPlain(t *testing.T) {
 					_, _ = io.ReadFull(c, first)
 					own := ServeTLS(c, first, server)
 					err := own.Handshake(time.Now().Add(time.Minute))
-					failure := wantReason(t, err, HandshakeNotTLS)
+					wantReason(t, err, HandshakeNotTLS)
+					failure := failureOf(err)
 					var header tls.RecordHeaderError
-					if failure == nil || string(failure.Plain) != text || failure.HTTP() != http || !errors.As(err, &header) {
+					if string(failure.Plain) != text || failure.HTTP() != http || !errors.As(err, &header) {
 						t.Errorf("%q, early %v: %+v", text, early, failure)
 					}
 					if _, err := io.WriteString(own.Inner(), "in clear"); err != nil {
@@ -345,7 +352,8 @@ func TestTLSPlain(t *testing.T) {
 			c, peer := pair(t, x, "tcp")
 			_, _ = io.WriteString(peer, "HTTP/1.1 400 Bad Request\r\n\r\n")
 			own := DialTLS(c, client)
-			if failure := wantReason(t, own.Handshake(time.Time{}), HandshakeNotTLS); failure.HTTP() {
+			err := own.Handshake(time.Time{})
+			if wantReason(t, err, HandshakeNotTLS); failureOf(err).HTTP() {
 				t.Error("an answer is no request")
 			}
 			_ = own.Close()
