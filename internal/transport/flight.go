@@ -211,7 +211,8 @@ func died(err error) bool {
 // informs passes informational responses on in order, from one goroutine at a
 // time, for whom may wait.
 type informs struct {
-	to pipeline.Informer
+	to    pipeline.Informer
+	broke func(cause error) // told of a panic, which ends the attempt
 
 	mu      sync.Mutex
 	pending []inform
@@ -242,6 +243,7 @@ func (i *informs) run() {
 			defer i.mu.Unlock()
 			i.fault, i.pending = fault, nil
 			i.rest()
+			i.broke(errStopped)
 		}
 	}()
 	for next := i.next(); next != nil; next = i.next() {

@@ -94,7 +94,7 @@ func (f *flight) roundTrip(ctx context.Context, try *pipeline.Attempt) error {
 			in.end()
 		}
 	}()
-	news := informs{to: try.Informer}
+	news := informs{to: try.Informer, broke: stop}
 	if try.Informer != nil {
 		f.informer = news.add
 	}

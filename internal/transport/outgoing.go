@@ -45,9 +45,8 @@ func (o *outgoing) ready(body io.ReadCloser) (bool, error) {
 		return false, nil
 	}
 	o.kept = make([]byte, o.left)
-	err := o.readReady(body)
-	_ = body.Close() // all of it was read, or an error is at hand
-	if err != nil {
+	defer func() { _ = body.Close() }() // all of it was read, or an error is at hand
+	if err := o.readReady(body); err != nil {
 		return false, uploadFailure(err)
 	}
 	o.left, o.end = 0, io.EOF

@@ -251,6 +251,7 @@ func run(t testing.TB, name string, arguments ...string) string {
 	var said bytes.Buffer
 	command := exec.Command(path, arguments...)
 	command.Stdout, command.Stderr = &said, &said
+	command.WaitDelay = time.Second // for what it has started
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
