@@ -1,8 +1,11 @@
 package transport
 
 import (
+	"io"
+	"net/http"
 	"testing"
 
+	"sluice/internal/model"
 	"sluice/internal/netloop"
 	"sluice/internal/pipeline"
 )
@@ -46,4 +49,25 @@ func benchmark(b *testing.B, own netloop.Executor, transport pipeline.Transport)
 		return
 	}
 	do(own, run)
+}
+
+// BenchmarkProtocols sends small requests to net/http's server in this process,
+// over each protocol, one after another.
+func BenchmarkProtocols(b *testing.B) {
+	goroutines, loops := startGoroutines(b), startLoops(b)
+	engine := NewEngine(append(loops, goroutines), goroutines)
+	handler := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") })
+	clear2 := served(b, nil, handler)
+	secure, trust := secured(b, handler)
+	for _, c := range []struct {
+		protocol string
+		endpoint model.Endpoint
+	}{{model.UpstreamHTTP1, clear2}, {model.UpstreamH2C, clear2}, {model.UpstreamHTTP1, secure}, {model.UpstreamH2, secure}} {
+		for name, own := range map[string]netloop.Executor{"foreign": nil, "goroutine": goroutines, "loop": loops[0]} {
+			b.Run(c.endpoint.Scheme+"/"+c.protocol+"/"+name, func(b *testing.B) {
+				upstream := &model.Upstream{Protocol: c.protocol, TLS: trust}
+				benchmark(b, own, acquire(b, engine, upstream, c.endpoint, Observer{}))
+			})
+		}
+	}
 }

@@ -174,12 +174,17 @@ func reach(t *bed, upstream *model.Upstream, endpoint model.Endpoint, observer O
 // acquired is Acquire until the end of the test.
 func acquired(t *bed, upstream *model.Upstream, endpoint model.Endpoint, observer Observer) pipeline.Transport {
 	t.Helper()
+	return acquire(t, t.engine, upstream, endpoint, observer)
+}
+
+func acquire(t testing.TB, engine *Engine, upstream *model.Upstream, endpoint model.Endpoint, observer Observer) pipeline.Transport {
+	t.Helper()
 	var registry lease.Registry
 	set := registry.NewSet()
 	if upstream.Name == "" {
 		upstream.Name = "up"
 	}
-	transport := Acquire(set, upstream, endpoint, observer, t.engine)
+	transport := Acquire(set, upstream, endpoint, observer, engine)
 	if err := set.Commit(); err != nil {
 		t.Fatal(err)
 	}
