@@ -29,13 +29,11 @@ func Register(logger *slog.Logger, registry *prometheus.Registry, c prometheus.C
 func fields(name string) []message.Fields {
 	known := message.Field{Name: name, ID: message.Lookup(name)}
 	wrong := message.Field{Name: "Host", ID: message.Date} // want field
-	return []message.Fields{
-		{known, wrong, {}},
-		message.Fields{{Name: "X-Own", ID: message.Other}, {"Date", "", message.Date}},
-		message.Fields{
-			{Name: "Connection"}, // want field
-			{Name: "Connection", ID: message.Other}, // want field
-		},
-		message.Fields{message.Field{Value: name, Name: name}}, // want field
+	own := message.Fields{{Name: "X-Own", ID: message.Other}, {"Date", "", message.Date}}
+	bare := message.Fields{
+		{Name: "Connection"},                    // want field
+		{Name: "Connection", ID: message.Other}, // want field
 	}
+	dynamic := message.Fields{message.Field{Value: name, Name: name}} // want field
+	return []message.Fields{{known, wrong, {}}, own, bare, dynamic}
 }
