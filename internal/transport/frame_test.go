@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -24,7 +23,6 @@ import (
 type framer struct {
 	*http2.Framer
 	conn  net.Conn
-	mu    sync.Mutex
 	block bytes.Buffer
 	table *hpack.Encoder
 }
@@ -70,7 +68,10 @@ func (f *framer) next() (stream uint32, head *http2.MetaHeadersFrame) {
 
 // rest reads up to the end of the connection.
 func (f *framer) rest() {
-	for stream, _ := f.next(); stream != 0; stream, _ = f.next() {
+	for {
+		if stream, _ := f.next(); stream == 0 {
+			return
+		}
 	}
 }
 
