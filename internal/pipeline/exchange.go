@@ -17,8 +17,9 @@ type Exchange struct {
 
 	Listener *model.Listener // where it came in
 	Peer     netip.AddrPort  // the other end of the connection; invalid on a Unix socket
-	// Local is this end of the connection; invalid where it is not known.
-	Local netip.AddrPort
+	// Local returns this end of the connection, invalid where it has no address;
+	// nil: it is not known. The one who serves the exchange calls it.
+	Local func() netip.AddrPort
 	// ClientIP is the client's address: the peer's, or what a trusted proxy
 	// told. Unmapped and without zone.
 	ClientIP netip.Addr

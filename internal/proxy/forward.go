@@ -64,8 +64,8 @@ func (f *forward) attempt(start time.Time) error {
 		pipeline.KeepDeadline(&f.request.Fields, f.x.Until)
 	}
 	f.try.Request, f.try.Watch = &f.request, &f.watch
-	if f.x.ClientIP.IsValid() {
-		f.try.Client, f.try.Local = netip.AddrPortFrom(f.x.ClientIP, f.x.Peer.Port()), f.x.Local
+	if f.route.Upstream.ProxyProtocol != "" {
+		f.introduce()
 	}
 	f.try.Response.Fields = f.room
 	if f.x.Informer != nil {
@@ -91,6 +91,16 @@ func (f *forward) attempt(start time.Time) error {
 	}
 	f.x.Response = &f.try.Response
 	return nil
+}
+
+// introduce tells the attempt of the client, as far as that is known.
+func (f *forward) introduce() {
+	if f.x.ClientIP.IsValid() {
+		f.try.Client = netip.AddrPortFrom(f.x.ClientIP, f.x.Peer.Port())
+	}
+	if f.x.Local != nil {
+		f.try.Local = f.x.Local()
+	}
 }
 
 // late is the error of a call that fails once its time is over: the endpoint, which

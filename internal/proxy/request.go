@@ -112,7 +112,7 @@ func (d *destination) fields(x *pipeline.Exchange, fields message.Fields) messag
 	if !fields.Has(message.XForwardedHost) && x.Request.Host != "" {
 		put(&fields, message.XForwardedHost, x.Request.Host)
 	}
-	if c := x.ClientCertificate; c != nil && x.Listener.TLS.ClientAuth.Forward {
+	if c := x.ClientCertificate; c != nil && x.Listener.TLS != nil && x.Listener.TLS.ClientAuth.Forward { // a reload may have taken TLS away
 		appendTo(&fields, message.XForwardedClientCert, c.Forwarded)
 	}
 	if x.ID != "" {

@@ -84,7 +84,7 @@ func (l *Listener) take(inner net.Conn) {
 	m := l.model.Load()
 	c := &conn{Conn: inner, listener: l}
 	if !l.enter(c, m) {
-		l.refuse(inner, peerOf(inner.RemoteAddr()), m)
+		l.refuse(inner, addrPort(inner.RemoteAddr()), m)
 		return
 	}
 	for {

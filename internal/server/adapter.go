@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/netip"
 	"sync"
@@ -72,7 +71,7 @@ func newTurn(a *adapter, c *conn, many *multiplexed, w http.ResponseWriter, r *h
 	request := newRequest(r)
 	if t.extended = extended(r); t.extended == "websocket" {
 		asUpgrade(request)
-	} else if r.ContentLength != 0 && !withoutBody(r) {
+	} else if r.ContentLength != 0 && !withoutBody(t.rc, r, m.Timeouts.ReadHeader) {
 		t.body = newBody(t, m)
 		request.Body, request.Trailer = t.body, t.body.trailer
 		if err := t.rc.EnableFullDuplex(); err != nil && !errors.Is(err, http.ErrNotSupported) {
@@ -84,10 +83,13 @@ func newTurn(a *adapter, c *conn, many *multiplexed, w http.ResponseWriter, r *h
 	}
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(r.Context()))
 	t.ctx, t.cancel = ctx, cancel
-	t.x = pipeline.NewExchange(ctx, request, m, peerNamed(r.RemoteAddr), time.Now())
+	peer := peerNamed(r.RemoteAddr)
 	if many != nil {
-		t.x = pipeline.NewExchange(ctx, request, m, many.peer, time.Now())
-		t.x.ClientCertificate = many.certificate
+		peer = many.peer
+	}
+	t.x = pipeline.NewExchange(ctx, request, m, peer, time.Now())
+	if many != nil {
+		t.x.Local, t.x.ClientCertificate = many.local, many.certificate
 		many.begin(t)
 	}
 	if r.ProtoAtLeast(1, 1) {
@@ -259,15 +261,6 @@ func (t *turn) settle(cut, interrupted bool) {
 
 // past is a deadline that is over.
 func past() time.Time { return time.Unix(1, 0) }
-
-// peerOf is the other end of a connection; invalid where it has no address, as
-// on a Unix socket.
-func peerOf(address net.Addr) netip.AddrPort {
-	if address == nil { // of a connection that is broken
-		return netip.AddrPort{}
-	}
-	return peerNamed(address.String())
-}
 
 func peerNamed(address string) netip.AddrPort {
 	peer, err := netip.ParseAddrPort(address)

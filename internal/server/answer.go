@@ -259,8 +259,9 @@ func (e *exchange) headFields(trailing bool) message.Fields {
 	} else {
 		fields = append(fields, message.Field{Name: message.XRequestID.String(), Value: e.ID, ID: message.XRequestID})
 	}
-	if alternative := e.client.alternative(); alternative != "" {
-		fields = alternatively(fields, alternative)
+	if alternative := e.client.altSvc(); alternative != "" {
+		fields = fields.Clone()
+		fields.Put(message.AltSvc, alternative) // what an endpoint says there is about itself
 	}
 	if !date {
 		fields = append(fields, message.Field{Name: message.Date.String(), Value: e.client.listener.clock.date(), ID: message.Date})

@@ -30,12 +30,14 @@ type client struct {
 	listener *Listener
 	peer     netip.AddrPort
 	peerText string
-	expires  time.Time // when it is too old for another request; zero: never
-	lineEnd  bool      // the empty line that may stand before a request has come, and nothing behind it
-	opened   bool      // what comes before the first request has come
-	moved    bool      // another member goes on with the connection
-	security *security // nil: without TLS
-	hungUp   func()    // hangUp, so that watching needs no allocation
+	expires  time.Time             // when it is too old for another request; zero: never
+	lineEnd  bool                  // the empty line that may stand before a request has come, and nothing behind it
+	opened   bool                  // what comes before the first request has come
+	moved    bool                  // another member goes on with the connection
+	security *security             // nil: without TLS
+	hungUp   func()                // hangUp, so that watching needs no allocation
+	local    func() netip.AddrPort // localAddress, for exchanges
+	target   netip.AddrPort        // where the client came to, as a PROXY header tells; invalid: here
 	exchange atomic.Pointer[exchange]
 }
 
@@ -43,8 +45,8 @@ type client struct {
 func (l *Listener) taken(conn netloop.Conn) bool {
 	m := l.model.Load()
 	c := &client{socket: conn, conn: conn, listener: l}
-	c.hungUp = c.hangUp
-	c.peer = peerOf(conn.RemoteAddr())
+	c.hungUp, c.local = c.hangUp, c.localAddress
+	c.peer = addrPort(conn.RemoteAddr())
 	c.peerText = pipeline.PeerText(c.peer)
 	if age := m.Timeouts.MaxAge; age > 0 {
 		c.expires = time.Now().Add(jittered(age))
@@ -112,12 +114,20 @@ func (l *Listener) serve(conn netloop.Conn) (rest bool, until time.Time) {
 	return true, c.restUntil()
 }
 
-// alternative is the Alt-Svc of responses, empty for none.
-func (c *client) alternative() string {
+// localAddress is the Local of the connection's exchanges. It may ask the system.
+func (c *client) localAddress() netip.AddrPort {
+	if c.target.IsValid() {
+		return c.target
+	}
+	return addrPort(c.conn.LocalAddr())
+}
+
+// altSvc is the Alt-Svc of responses, empty for none.
+func (c *client) altSvc() string {
 	if c.security == nil {
 		return ""
 	}
-	return c.listener.alternatives()
+	return c.listener.altSvc()
 }
 
 // pending tells whether TLS has something that was not read yet: the socket will

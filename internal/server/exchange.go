@@ -46,7 +46,7 @@ func newExchange(c *client, in *input) *exchange {
 		e.request.Scheme, e.ClientCertificate = "https", c.security.certificate
 	}
 	e.Request = &e.request
-	e.Peer = c.peer
+	e.Peer, e.Local = c.peer, c.local
 	e.ctx.Init(c.conn.Executor())
 	e.content.exchange, e.content.in = e, in
 	return e

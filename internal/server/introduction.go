@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 
 	"github.com/pires/go-proxyproto"
 
@@ -89,8 +88,7 @@ func (c *client) present(header []byte) error {
 	if h.Command.IsLocal() || !ok {
 		return nil
 	}
-	peer := source.AddrPort()
-	c.peer = netip.AddrPortFrom(peer.Addr().Unmap(), peer.Port())
+	c.peer, c.target = addrPort(source), addrPort(h.DestinationAddr)
 	c.peerText = pipeline.PeerText(c.peer)
 	return nil
 }

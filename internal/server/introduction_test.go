@@ -38,16 +38,20 @@ var (
 // TestProxyHeaders reads each kind of header, whole and byte by byte.
 func TestProxyHeaders(t *testing.T) {
 	ofEngine(t, "the adapter has no PROXY headers")
-	f := start(t, text("ok"), behindProxy)
-	for _, test := range []struct{ name, header, peer string }{
-		{"v1 of IPv4", "PROXY TCP4 203.0.113.7 127.0.0.1 5555 80\r\n", "203.0.113.7:5555"},
-		{"v1 of IPv6", "PROXY TCP6 2001:db8::7 ::1 5555 80\r\n", "[2001:db8::7]:5555"},
-		{"v1 unknown", "PROXY UNKNOWN\r\n", ""},
-		{"v2 of IPv4", binaryHeader(1, 0x11, address4), "203.0.113.8:5555"},
-		{"v2 of IPv6", binaryHeader(1, 0x21, address6), "[2001:db8::7]:5555"},
-		{"v2 with more than addresses", binaryHeader(1, 0x11, append(bytes.Clone(address4), typed...)), "203.0.113.8:5555"},
-		{"v2 local", binaryHeader(0, 0, nil), ""},
-		{"v2 of a Unix socket", binaryHeader(1, 0x31, make([]byte, 216)), ""},
+	locals := make(chan netip.AddrPort, 2)
+	f := start(t, func(x *pipeline.Exchange) error {
+		locals <- x.Local()
+		return text("ok")(x)
+	}, behindProxy)
+	for _, test := range []struct{ name, header, peer, local string }{
+		{"v1 of IPv4", "PROXY TCP4 203.0.113.7 127.0.0.1 5555 80\r\n", "203.0.113.7:5555", "127.0.0.1:80"},
+		{"v1 of IPv6", "PROXY TCP6 2001:db8::7 ::1 5555 80\r\n", "[2001:db8::7]:5555", "[::1]:80"},
+		{"v1 unknown", "PROXY UNKNOWN\r\n", "", ""},
+		{"v2 of IPv4", binaryHeader(1, 0x11, address4), "203.0.113.8:5555", "127.0.0.1:80"},
+		{"v2 of IPv6", binaryHeader(1, 0x21, address6), "[2001:db8::7]:5555", "[::1]:80"},
+		{"v2 with more than addresses", binaryHeader(1, 0x11, append(bytes.Clone(address4), typed...)), "203.0.113.8:5555", "127.0.0.1:80"},
+		{"v2 local", binaryHeader(0, 0, nil), "", ""},
+		{"v2 of a Unix socket", binaryHeader(1, 0x31, make([]byte, 216)), "", ""},
 	} {
 		for _, way := range []string{"whole", "byte by byte"} {
 			c := f.dial()
@@ -66,7 +70,11 @@ func TestProxyHeaders(t *testing.T) {
 			if want == "" {
 				want = c.LocalAddr().String()
 			}
-			if x := f.next(t); x.Peer.String() != want || x.PeerText() != netip.MustParseAddrPort(want).Addr().String() {
+			x := f.next(t)
+			if local := <-locals; test.local == "" && local.String() != f.listener.Addr().String() || test.local != "" && local.String() != test.local {
+				t.Errorf("%s, %s: it came to %v, want %s", test.name, way, local, test.local)
+			}
+			if x.Peer.String() != want || x.PeerText() != netip.MustParseAddrPort(want).Addr().String() {
 				t.Errorf("%s, %s: the peer is %v, %s; want %s", test.name, way, x.Peer, x.PeerText(), want)
 			}
 			// A second request has none.
@@ -74,6 +82,7 @@ func TestProxyHeaders(t *testing.T) {
 				t.Errorf("%s, %s: %d to the second request", test.name, way, response.StatusCode)
 			}
 			f.next(t)
+			<-locals
 		}
 	}
 }

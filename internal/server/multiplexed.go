@@ -21,11 +21,11 @@ type multiplexed struct {
 	standing
 	listener    *Listener
 	peer        netip.AddrPort
+	local       func() netip.AddrPort
 	certificate *message.ClientCertificate // the client's, verified; nil: none
-	secure      bool
-	retires     func() // takes no request any more, as the client is told; those under way finish
-	ends        func() // ends the connection
-	lasts       bool   // it does not end by itself once it is retired
+	retires     func()                     // takes no request any more, as the client is told; those under way finish
+	ends        func()                     // ends the connection
+	lasts       bool                       // it does not end by itself once it is retired
 
 	mu      sync.Mutex
 	turns   map[*turn]struct{}
@@ -37,14 +37,14 @@ var _ member = (*multiplexed)(nil)
 // multiplex lets goroutines go on with a connection that turned out to be one of
 // HTTP/2.
 func (c *client) multiplex(in *input, m *model.Listener) {
-	l := c.listener
-	next := &multiplexed{listener: l, peer: c.peer, turns: map[*turn]struct{}{}}
+	l, local := c.listener, c.localAddress()
+	next := &multiplexed{listener: l, peer: c.peer, local: func() netip.AddrPort { return local }, turns: map[*turn]struct{}{}}
 	next.name, next.since = c.name, c.since
 	options := h2Options(m)
 	options.Preface = bytes.Clone(in.bytes())
 	if c.security != nil {
 		state := c.security.tls.ConnectionState()
-		options.TLS, next.secure, next.certificate = &state, true, c.security.certificate
+		options.TLS, next.certificate = &state, c.security.certificate
 	}
 	c.moved = true
 	inner, err := c.conn.Detach()
@@ -63,11 +63,29 @@ func (c *client) multiplex(in *input, m *model.Listener) {
 	go next.serve(conn, inner, m.Timeouts.MaxAge)
 }
 
-// h2Options are the settings of a listener as HTTP/2 has them.
+// h2Options are the settings of a listener as package h2 has them, where 0 stands
+// for a default.
 func h2Options(m *model.Listener) h2.Options {
-	o := h2.Options{IdleTimeout: m.Timeouts.Idle, ReadHeaderTimeout: m.Timeouts.ReadHeader}
-	o.MaxHeaderBytes, o.MaxFields = int(m.Limits.HeaderBytes), m.Limits.Headers
+	o := h2.Options{
+		IdleTimeout: bounded(m.Timeouts.Idle), ReadHeaderTimeout: bounded(m.Timeouts.ReadHeader), StallTimeout: longestStall,
+		MaxHeaderBytes: int(m.Limits.HeaderBytes), MaxFields: m.Limits.Headers,
+	}
+	if o.MaxFields == 0 {
+		o.MaxFields = o.MaxHeaderBytes // each has bytes
+	}
 	return o
+}
+
+// longestStall is how long a client of HTTP/2 may take nothing at all: as long as
+// a stream may by default. Routes say less for each response.
+const longestStall = 5 * time.Minute
+
+// bounded is a time-out of which 0 is without bound, as package h2 has it.
+func bounded(timeout time.Duration) time.Duration {
+	if timeout == 0 {
+		return -1
+	}
+	return timeout
 }
 
 // serve runs until the connection is over.

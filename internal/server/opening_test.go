@@ -221,3 +221,17 @@ func TestHTTP2(t *testing.T) {
 		})
 	}
 }
+
+// TestTooManyOverTLS closes what limits.connections does not take, without a word
+// that no client of TLS would understand.
+func TestTooManyOverTLS(t *testing.T) {
+	ofEngine(t, "the adapter has no TLS")
+	a := newAuthority(t)
+	f := start(t, text("ok"), a.over, func(m *model.Listener) { m.Limits.Connections = 1 })
+	f.dialTLS(a.client()).send(get("/")).answer("GET")
+	f.next(t)
+	f.dial().ends()
+	if x := f.next(t); x.Err == nil || x.Err.Word != pipeline.Overloaded || x.BytesOut != 0 || x.Request.Scheme != "https" {
+		t.Errorf("%v, %d bytes out, %s", x.Err, x.BytesOut, x.Request.Scheme)
+	}
+}

@@ -163,10 +163,15 @@ func overlap(a, b netip.AddrPort) bool {
 	return a.Port() == b.Port() && (a.Addr() == b.Addr() || a.Addr().IsUnspecified() || b.Addr().IsUnspecified())
 }
 
+// addrPort is one end of a connection, or where a socket listens; invalid where
+// there is no such address, as on a Unix socket.
 func addrPort(address net.Addr) netip.AddrPort {
-	if tcp, ok := address.(*net.TCPAddr); ok {
-		bound := tcp.AddrPort()
-		return netip.AddrPortFrom(bound.Addr().Unmap(), bound.Port())
+	var end netip.AddrPort
+	switch address := address.(type) {
+	case *net.TCPAddr:
+		end = address.AddrPort()
+	case *net.UDPAddr:
+		end = address.AddrPort()
 	}
-	return netip.AddrPort{}
+	return netip.AddrPortFrom(end.Addr().Unmap(), end.Port())
 }

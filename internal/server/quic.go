@@ -8,6 +8,7 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"net/netip"
 	"strconv"
 	"sync/atomic"
 	"syscall"
@@ -35,60 +36,105 @@ const (
 // other one. The library owns connections; the adapter serves their exchanges.
 type datagrams struct {
 	listener  *Listener
-	transport *quic.Transport
-	accepting *quic.Listener
 	socket    net.PacketConn
+	transport *quic.Transport // nil: it does not serve yet, and what comes waits in the socket
+	accepting *quic.Listener
 	conns     atomic.Int64
 }
 
-// speakQUIC begins or ends HTTP/3, as the listener's settings say. l.mu is held.
+// speaksQUIC tells whether settings are for HTTP/3.
+func speaksQUIC(m *model.Listener) bool { return m.TLS != nil && m.Speaks(model.H3) }
+
+// speakQUIC begins or ends HTTP/3, as the listener's settings say. Where only a
+// reload has brought it, its socket may be refused, and is tried again by the next.
+// l.mu is held.
 func (l *Listener) speakQUIC(m *model.Listener) {
-	wanted := m.Speaks(model.H3) && m.TLS != nil && !l.ending.Load()
-	switch {
-	case wanted && l.datagrams == nil:
-		d, err := l.openQUIC()
-		if err != nil {
-			l.log.Error("a listener cannot speak HTTP/3", "listener", m.Name, "error", err)
-			return
+	if !speaksQUIC(m) || l.ending.Load() {
+		if l.datagrams != nil {
+			l.datagrams.end()
 		}
-		l.datagrams = d
-		l.tasks++
-		go d.accept()
-		alternative := fmt.Sprintf(`h3=":%d"; ma=%d`, portOf(l.socket.Addr()), alternativeAge)
-		l.alternative.Store(&alternative)
-	case !wanted && l.datagrams != nil:
-		_ = l.datagrams.accepting.Close() // what goes on is told that no more comes
 		l.datagrams = nil
 		l.alternative.Store(nil)
+		return
 	}
+	err := l.openQUIC()
+	if err == nil && l.datagrams.transport == nil {
+		err = l.datagrams.serve()
+	}
+	if err != nil {
+		l.log.Error("a listener cannot speak HTTP/3", "listener", m.Name, "error", err)
+		return
+	}
+	alternative := fmt.Sprintf(`h3=":%d"; ma=%d`, addrPort(l.socket.Addr()).Port(), alternativeAge)
+	l.alternative.Store(&alternative)
 }
 
-// alternatives is the Alt-Svc of responses over TLS, empty for none.
-func (l *Listener) alternatives() string {
+// altSvc is the Alt-Svc of responses over TLS, empty for none.
+func (l *Listener) altSvc() string {
 	if alternative := l.alternative.Load(); alternative != nil {
 		return *alternative
 	}
 	return ""
 }
 
-// alternatively puts Alt-Svc into a copy of fields. What an endpoint says there
-// is about itself.
-func alternatively(fields message.Fields, alternative string) message.Fields {
-	fields = fields.Clone()
-	fields.Put(message.AltSvc, alternative)
-	return fields
+// openQUIC opens the socket, unless it is open. Another process of the same user
+// may open it as well, as the one that takes over does. l.mu is held.
+func (l *Listener) openQUIC() error {
+	if l.datagrams != nil {
+		return nil
+	}
+	config := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error { return setReusePort(raw, 1) }}
+	host, _, err := net.SplitHostPort(l.address)
+	if err != nil {
+		return err
+	}
+	port := strconv.Itoa(int(addrPort(l.socket.Addr()).Port()))
+	socket, err := config.ListenPacket(context.Background(), "udp", net.JoinHostPort(host, port))
+	if err != nil {
+		return &BindError{Address: l.address + " (UDP)", Err: reason(err)}
+	}
+	l.datagrams = &datagrams{listener: l, socket: socket}
+	return nil
+}
+
+// serve begins to accept connections. The listener's lock is held.
+func (d *datagrams) serve() error {
+	transport := &quic.Transport{Conn: d.socket}
+	accepting, err := transport.Listen(d.listener.handshake.QUIC(), &quic.Config{
+		GetConfigForClient: func(*quic.ClientInfo) (*quic.Config, error) { return d.config(), nil },
+	})
+	if err != nil {
+		return err
+	}
+	d.transport, d.accepting = transport, accepting
+	d.listener.tasks++
+	go d.accept()
+	return nil
+}
+
+// end ends the accepting; connections go on.
+func (d *datagrams) end() {
+	if d.transport == nil {
+		_ = d.socket.Close() // nobody has come
+		return
+	}
+	_ = d.accepting.Close() // connections are told that no more comes
 }
 
 // withoutBody tells whether a request of HTTP/3 has no body, which its head does
 // not say (RFC 9114 4.1): where its method rarely has one, the first byte is waited
 // for, or the end that nearly always comes with the head. An endpoint would be sent
-// an empty body in chunks otherwise.
-func withoutBody(r *http.Request) bool {
+// an empty body in chunks otherwise. It may take as long as a head may; 0: any time.
+func withoutBody(rc *http.ResponseController, r *http.Request, timeout time.Duration) bool {
 	switch {
 	case r.ProtoMajor != 3 || r.ContentLength >= 0:
 		return false
 	case r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodOptions && r.Method != http.MethodDelete:
 		return false
+	}
+	if timeout > 0 {
+		_ = rc.SetReadDeadline(time.Now().Add(timeout)) // fails on an ended stream only, where reading tells
+		defer func() { _ = rc.SetReadDeadline(time.Time{}) }()
 	}
 	var first [1]byte
 	n, err := io.ReadFull(r.Body, first[:])
@@ -114,40 +160,6 @@ func (b *begun) Read(p []byte) (int, error) {
 	n := copy(p, b.first)
 	b.first = b.first[n:]
 	return n, nil
-}
-
-func portOf(address net.Addr) int {
-	_, port, err := net.SplitHostPort(address.String())
-	if err != nil {
-		return 0
-	}
-	number, err := strconv.Atoi(port)
-	if err != nil {
-		return 0
-	}
-	return number
-}
-
-// openQUIC opens the socket. Another process of the same user may open it as
-// well, as the one that takes over does.
-func (l *Listener) openQUIC() (*datagrams, error) {
-	config := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error { return setReusePort(raw, 1) }}
-	host, _, err := net.SplitHostPort(l.address)
-	if err != nil {
-		return nil, err
-	}
-	socket, err := config.ListenPacket(context.Background(), "udp", net.JoinHostPort(host, strconv.Itoa(portOf(l.socket.Addr()))))
-	if err != nil {
-		return nil, reason(err)
-	}
-	d := &datagrams{listener: l, socket: socket, transport: &quic.Transport{Conn: socket}}
-	d.accepting, err = d.transport.Listen(l.handshake.QUIC(), &quic.Config{
-		GetConfigForClient: func(*quic.ClientInfo) (*quic.Config, error) { return d.config(), nil },
-	})
-	if err != nil {
-		return nil, errors.Join(err, socket.Close())
-	}
-	return d, nil
 }
 
 // config is that of a new connection.
@@ -194,7 +206,8 @@ const (
 func (d *datagrams) take(conn *quic.Conn) {
 	l := d.listener
 	m := l.model.Load()
-	c := &multiplexed{listener: l, peer: peerNamed(conn.RemoteAddr().String()), secure: true, turns: map[*turn]struct{}{}}
+	c := &multiplexed{listener: l, peer: addrPort(conn.RemoteAddr()), lasts: true, turns: map[*turn]struct{}{}}
+	c.local = func() netip.AddrPort { return addrPort(conn.LocalAddr()) }
 	c.certificate = certificate.Client(conn.ConnectionState().TLS)
 	server := &http3.Server{
 		Handler: &adapter{listener: l}, IdleTimeout: m.Timeouts.Idle, MaxHeaderBytes: quicHeaderBytes, Logger: l.log,
@@ -204,9 +217,8 @@ func (d *datagrams) take(conn *quic.Conn) {
 	c.retires = func() {
 		go func() { _ = server.Shutdown(conn.Context()) }() // it ends with the connection
 	}
-	c.lasts = true
 	if !l.enter(c, m) {
-		l.refused.Add(1)
+		l.done(l.refusal(c.peer, m, message.HTTP3))
 		_ = conn.CloseWithError(h3ExcessiveLoad, "too many connections")
 		return
 	}

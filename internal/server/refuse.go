@@ -24,16 +24,31 @@ const (
 	refusalTime = time.Second
 )
 
-// refuse answers 503 on a connection of peer past limits.connections, without
-// reading a request, and closes it. The connection may be broken already, and
-// then has no peer by itself. It does not wait.
-func (l *Listener) refuse(inner net.Conn, peer netip.AddrPort, m *model.Listener) {
+// refusal is the exchange of a connection past limits.connections, which is over.
+func (l *Listener) refusal(peer netip.AddrPort, m *model.Listener, protocol message.Protocol) *pipeline.Exchange {
 	l.refused.Add(1)
-	x := pipeline.NewExchange(context.Background(), &message.Request{Protocol: message.HTTP11, Scheme: "http"}, m, peer, time.Now())
+	request := &message.Request{Protocol: protocol, Scheme: "http"}
+	if m.TLS != nil {
+		request.Scheme = "https"
+	}
+	x := pipeline.NewExchange(context.Background(), request, m, peer, time.Now())
 	refusal := pipeline.NewError(pipeline.Overloaded, errors.New("limits.connections is reached"))
 	refusal.Detail = "Too many connections."
 	refusal.Close = true
 	pipeline.Fail(x, refusal)
+	return x
+}
+
+// refuse answers 503 on a connection of peer past limits.connections, without
+// reading a request, and closes it; with TLS it only closes it. The connection may be broken already, and
+// then has no peer by itself. It does not wait.
+func (l *Listener) refuse(inner net.Conn, peer netip.AddrPort, m *model.Listener) {
+	x := l.refusal(peer, m, message.HTTP11)
+	if m.TLS != nil { // a handshake for this would cost what there is too much of
+		_ = inner.Close()
+		l.done(x)
+		return
+	}
 	select {
 	case l.refusals <- struct{}{}:
 	default:

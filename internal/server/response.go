@@ -157,15 +157,19 @@ func (t *turn) head(withBody bool) {
 	if r.Status != http.StatusNotModified {
 		h["Content-Type"] = nil // no sniffing
 	}
+	alternative := ""
+	if t.r.TLS != nil && t.r.ProtoMajor == 2 {
+		alternative = t.listener.altSvc()
+	}
 	for i := range r.Fields {
-		if field := &r.Fields[i]; passes(field) && field.ID != message.XRequestID && (field.ID != message.Trailer || withBody && t.trailing()) {
+		if field := &r.Fields[i]; passes(field) && field.ID != message.XRequestID && (field.ID != message.AltSvc || alternative == "") && (field.ID != message.Trailer || withBody && t.trailing()) {
 			name := headerName(field, r.Status)
 			h[name] = append(h[name], field.Value)
 		}
 	}
 	t.x.Identify()
 	h[message.XRequestID.String()] = []string{t.x.ID}
-	if alternative := t.listener.alternatives(); alternative != "" && t.r.TLS != nil && t.r.ProtoMajor == 2 {
+	if alternative != "" {
 		h[message.AltSvc.String()] = []string{alternative}
 	}
 	if length, told := t.contentLength(withBody); told {
