@@ -2,8 +2,11 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"sluice/internal/telemetry"
 )
@@ -25,12 +28,22 @@ func processLog(to *telemetry.SharedWriter, level slog.Level) (log *slog.Logger,
 // sent may stand in it.
 const maxStandardLine = 512
 
-// adoptStandardLog sends what libraries write to the standard logger to the
-// process log, at debug level: it is about single connections, as an endpoint
+// adoptStandardLog sends what libraries write to the standard logger, or to one of
+// their own, to the process log, at debug level: it is about single connections, as an endpoint
 // that sent something unasked.
 func adoptStandardLog(to *slog.Logger) {
 	slog.SetLogLoggerLevel(slog.LevelDebug)
-	slog.SetDefault(slog.New(bounded{to.Handler()}))
+	cut := slog.New(bounded{to.Handler()})
+	slog.SetDefault(cut)
+	redis.SetLogger(redisLog{cut})
+}
+
+// redisLog is where the client of Redis writes to: beside what its callers are
+// told, it has but one place for a whole process.
+type redisLog struct{ *slog.Logger }
+
+func (l redisLog) Printf(ctx context.Context, format string, values ...any) {
+	l.DebugContext(ctx, "of the client of Redis", "line", fmt.Sprintf(format, values...))
 }
 
 // bounded cuts long messages.

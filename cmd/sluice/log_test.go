@@ -69,6 +69,15 @@ func TestStandardLogGoesToTheProcessLog(t *testing.T) {
 	}
 }
 
+// What the client of Redis says beside its answers.
+func TestRedisLogGoesToTheProcessLog(t *testing.T) {
+	out := make(lines, 1)
+	redisLog{slog.New(slog.NewJSONHandler(out, &slog.HandlerOptions{Level: slog.LevelDebug}))}.Printf(t.Context(), "%d dials", 5)
+	if line := <-out; !strings.Contains(line, `"level":"DEBUG","msg":"of the client of Redis","line":"5 dials"`) {
+		t.Errorf("got %q", line)
+	}
+}
+
 // A standard stream that nobody reads keeps neither who logs nor the end.
 func TestProcessLogOfAStuckStream(t *testing.T) {
 	r, w := io.Pipe()

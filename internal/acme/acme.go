@@ -32,9 +32,9 @@ import (
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
+	certificatefile "sluice/internal/certificate"
 	"sluice/internal/lease"
 	"sluice/internal/model"
-	"sluice/internal/pemfile"
 )
 
 // Protocol is the ALPN name of TLS-ALPN-01 (RFC 8737, 6.2). A listener whose
@@ -277,13 +277,9 @@ func readRoots(file string) (*x509.CertPool, error) {
 	if file == "" {
 		return nil, nil
 	}
-	text, err := pemfile.Read(file)
+	roots, err := certificatefile.ReadAuthorities(file)
 	if err != nil {
-		return nil, fmt.Errorf("acme.ca_file: %s: %w", file, err)
-	}
-	roots, fault := pemfile.Authorities(text)
-	if fault != nil {
-		return nil, fmt.Errorf("acme.ca_file: %s: %s", file, fault)
+		return nil, fmt.Errorf("acme.ca_file: %w", err)
 	}
 	return roots.CertPool, nil
 }

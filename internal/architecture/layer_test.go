@@ -36,7 +36,8 @@ var table = map[string]place{
 	"internal/pipeline":    {layer: 1},
 	"internal/telemetry":   {layer: 1},
 	"internal/certificate": {layer: 1},
-	"internal/store":       {layer: 1},
+	"internal/store":       {layer: 2},
+	"internal/regularfile": {layer: 0},
 
 	"internal/acme":          {layer: 2},
 	"internal/server":        {layer: 2},

@@ -213,7 +213,7 @@ func TestBrokenFilesLeaveTheOldPair(t *testing.T) {
 		{"a directory", func(b *bed, _ issued) {
 			b.must(os.Remove(b.path("one.pem")))
 			b.must(os.Mkdir(b.path("one.pem"), 0o700))
-		}, "one.pem: this is not a regular file"},
+		}, "one.pem: this is a directory, not a file"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"crypto/x509"
 	"errors"
-	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -133,7 +132,7 @@ func (w *watched[T]) take(contents [][]byte, err error, now time.Time) bool {
 	if err == nil {
 		var fault *pemfile.Fault
 		if value, fault = w.parse(contents); fault != nil {
-			err = w.place(fault)
+			err = at(fault, w.paths...)
 		}
 	}
 	if err != nil {
@@ -159,15 +158,6 @@ func (w *watched[T]) take(contents [][]byte, err error, now time.Time) bool {
 		w.log.Info("TLS files changed", attributes...)
 	}
 	return true
-}
-
-// place puts the path in front of what is wrong with a file.
-func (w *watched[T]) place(fault *pemfile.Fault) error {
-	path := w.paths[0]
-	if fault.In == pemfile.Key {
-		path = w.paths[1]
-	}
-	return fmt.Errorf("%s: %v", path, fault)
 }
 
 // restore forgets a fault, since the files are again what the value was made of.
@@ -252,9 +242,8 @@ func (w *watched[T]) readAll(now time.Time) (contents [][]byte, err error) {
 	}
 	sum := sha256.New()
 	for _, path := range w.paths {
-		data, failure := pemfile.Read(path)
+		data, failure := read(path)
 		if failure != nil {
-			failure = fmt.Errorf("%s: %w", path, failure)
 			data = []byte(failure.Error())
 			if err == nil {
 				err = failure

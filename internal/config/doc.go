@@ -28,6 +28,8 @@ import (
 	"time"
 
 	"sluice/internal/model"
+	"sluice/internal/pemfile"
+	"sluice/internal/regularfile"
 )
 
 // Document is one piece of configuration from one provider.
@@ -74,10 +76,10 @@ func (e Environment) WithDefaults() Environment {
 		e.Now = time.Now
 	}
 	if e.Inspect == nil {
-		e.Inspect = func(name string) ([]byte, error) { return ReadFile(name, LargestValue) }
+		e.Inspect = func(name string) ([]byte, error) { return regularfile.Read(name, pemfile.Largest) }
 	}
 	if e.ReadFile == nil {
-		e.ReadFile = func(name string) ([]byte, error) { return ReadFile(name, LargestValue) }
+		e.ReadFile = func(name string) ([]byte, error) { return regularfile.Read(name, LargestValue) }
 	}
 	return e
 }

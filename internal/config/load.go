@@ -10,6 +10,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"sluice/internal/model"
+	"sluice/internal/regularfile"
 )
 
 // FileProvider is the provider of documents that Load reads.
@@ -24,7 +25,7 @@ const FileProvider = "file"
 // case; with problems they are not the whole.
 func Load(file string) (documents []Document, watch []string, problems []model.Problem) {
 	l := &loader{out: newCollector(), known: map[string]bool{}}
-	l.load(file, place{src: &source{Document: Document{Name: file}}}, nil, ReadFile)
+	l.load(file, place{src: &source{Document: Document{Name: file}}}, nil, regularfile.Read)
 	return l.documents, l.watch, l.out.sorted()
 }
 
@@ -58,11 +59,11 @@ func (l *loader) load(name string, from place, above []string, read func(name st
 		err = errEmpty
 	}
 	if err != nil {
-		message, hint := reason(err), ""
+		message, hint := regularfile.Reason(err), ""
 		switch {
 		case from.node != nil:
 			message = fmt.Sprintf("%s cannot be included: %s", name, message)
-		case errors.Is(err, errIrregular):
+		case errors.Is(err, regularfile.ErrIrregular):
 			hint = "save it to a file, which can be read again on each reload"
 		}
 		l.out.add(from, message, hint)
@@ -120,7 +121,7 @@ func (l *loader) pattern(document Document, pattern string, from place, above []
 		path = filepath.Join(filepath.Dir(document.Name), path)
 	}
 	if !strings.ContainsAny(pattern, `*?[\`) {
-		l.load(path, from, above, ReadFile)
+		l.load(path, from, above, regularfile.Read)
 		return
 	}
 	l.note(path)
@@ -129,7 +130,7 @@ func (l *loader) pattern(document Document, pattern string, from place, above []
 		l.out.add(from, fmt.Sprintf("%s is no pattern of file names: %v", short(pattern), err), "")
 	}
 	for _, match := range matches {
-		l.load(match, from, above, ReadFile)
+		l.load(match, from, above, regularfile.Read)
 	}
 }
 

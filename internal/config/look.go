@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"sluice/internal/pemfile"
+	"sluice/internal/regularfile"
 )
 
 // look reports, where it can look, that there is no directory for a file to be
@@ -82,7 +83,7 @@ func (r *resolver) faulty(where place, name string, f pemfile.Fault) {
 func (r *resolver) inspected(where place, name, path string) ([]byte, bool) {
 	text, err := r.inspect(path)
 	if err != nil {
-		r.out.add(where, fmt.Sprintf("%s cannot be read: %s", name, reason(err)), "")
+		r.out.add(where, fmt.Sprintf("%s cannot be read: %s", name, regularfile.Reason(err)), "")
 		return nil, false
 	}
 	return text, true

@@ -12,6 +12,7 @@ import (
 
 	"sluice/internal/canonical"
 	"sluice/internal/model"
+	"sluice/internal/regularfile"
 )
 
 // Result is what documents come to.
@@ -341,7 +342,7 @@ func (r *resolver) accessLog(l *accessLog) {
 		log.Output = absolute(l.src.Dir, l.Output)
 		r.look(l.below("output"), "output", log.Output, func(mode fs.FileMode) string {
 			if mode.IsDir() {
-				return errDirectory.Error()
+				return regularfile.ErrDirectory.Error()
 			}
 			return ""
 		})

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"sort"
 	"strings"
+
+	"sluice/internal/regularfile"
 )
 
 // text is the text of a scalar after substitution. It remembers what came from
@@ -161,7 +163,7 @@ func (s *substitution) putFile(path string) {
 	s.file(path)
 	data, err := s.env.ReadFile(path)
 	if err != nil {
-		s.fault = faulty(fmt.Sprintf("the file of ${file:%s} cannot be read: %s", inner.out.String(), reason(err)), "")
+		s.fault = faulty(fmt.Sprintf("the file of ${file:%s} cannot be read: %s", inner.out.String(), regularfile.Reason(err)), "")
 		return
 	}
 	content := strings.TrimSuffix(string(data), "\n")

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net/netip"
+	"net/url"
 	"strings"
 
 	"sluice/internal/model"
@@ -126,8 +127,8 @@ func (r *resolver) acme(a *acme) *model.ACME {
 		}
 		built.Domains = append(built.Domains, host)
 	}
-	if !strings.HasPrefix(a.Directory, "https://") && !strings.HasPrefix(a.Directory, "http://") {
-		r.out.add(a.below("directory"), fmt.Sprintf("directory must be a URL, not %s", short(a.Directory)), "write https://HOST/directory")
+	if u, err := url.Parse(a.Directory); err != nil || u.Scheme != "https" || u.Host == "" { // RFC 8555 6.1
+		r.out.add(a.below("directory"), fmt.Sprintf("directory must be an https URL, not %s", short(a.Directory)), "write https://HOST/directory")
 	}
 	if a.CAFile != "" {
 		built.CAFile = absolute(a.src.Dir, a.CAFile)

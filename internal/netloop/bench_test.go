@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"os/exec"
 	"runtime"
 	"strconv"
 	"strings"
@@ -109,20 +108,7 @@ func pingPong(b *testing.B, k kind, clients int, handler Handler) {
 	if _, err := driver.Listen(listening, handler, ListenOptions{}); err != nil {
 		b.Fatal(err)
 	}
-	child := exec.Command(os.Args[0], "-test.run=^TestPingClients$")
-	child.Env = append(os.Environ(), fmt.Sprintf("%s=%s %d", pingChild, listening.Addr(), clients))
-	order, err := child.StdinPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	output, err := child.StdoutPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := child.Start(); err != nil {
-		b.Fatal(err)
-	}
-	lines := bufio.NewReader(output)
+	process, order, lines := child(b, "TestPingClients", pingChild, fmt.Sprintf("%s %d", listening.Addr(), clients))
 	request := func() {
 		_, _ = io.WriteString(order, "go\n")
 		if line, err := lines.ReadString('\n'); line != "done\n" {
@@ -142,7 +128,7 @@ func pingPong(b *testing.B, k kind, clients int, handler Handler) {
 	b.ReportMetric(float64(allocationsAfter-allocations)/exchanges, "allocs/exchange")
 	_ = order.Close()
 	_, _ = io.Copy(io.Discard, lines)
-	if err := child.Wait(); err != nil {
+	if err := process.Wait(); err != nil {
 		b.Errorf("the clients: %v", err)
 	}
 }

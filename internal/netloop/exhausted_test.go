@@ -3,13 +3,11 @@
 package netloop
 
 import (
-	"bufio"
 	"errors"
 	"io"
 	"log/slog"
 	"net"
 	"os"
-	"os/exec"
 	"syscall"
 	"testing"
 	"time"
@@ -28,20 +26,7 @@ func TestExhausted(t *testing.T) {
 	}
 	for _, k := range drivers() {
 		t.Run(k.name, func(t *testing.T) {
-			child := exec.Command(os.Args[0], "-test.run=^TestExhausted$")
-			child.Env = append(os.Environ(), exhaustedChild+"="+k.name)
-			hold, err := child.StdinPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			output, err := child.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := child.Start(); err != nil {
-				t.Fatal(err)
-			}
-			lines := bufio.NewReader(output)
+			process, hold, lines := child(t, "TestExhausted", exhaustedChild, k.name)
 			address, _ := lines.ReadString('\n')
 			var open []net.Conn
 			told := 0
@@ -80,7 +65,7 @@ func TestExhausted(t *testing.T) {
 			})
 			_ = hold.Close()
 			rest, _ := io.ReadAll(lines)
-			if err := child.Wait(); err != nil {
+			if err := process.Wait(); err != nil {
 				t.Errorf("the child: %v\n%s", err, rest)
 			}
 		})

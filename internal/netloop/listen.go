@@ -107,6 +107,9 @@ func (r *reserve) empty() {
 func (r *reserve) refuse(listening int, answer []byte) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.file == nil { // somebody else took it the last time; without it clients wait
+		r.file, _ = os.Open(os.DevNull)
+	}
 	if r.file == nil {
 		return
 	}

@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"os/exec"
 	"strings"
 	"sync"
 	"testing"
@@ -120,19 +119,7 @@ func pour(b *testing.B, k kind, size int, way string) {
 	}
 	defer driver.Stop()
 	listening := listen(b, "tcp")
-	child := exec.Command(os.Args[0], "-test.run=^TestPourPeers$")
-	child.Env = append(os.Environ(), pourChild+"="+listening.Addr().String())
-	order, err := child.StdinPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	output, err := child.StdoutPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := child.Start(); err != nil {
-		b.Fatal(err)
-	}
+	process, order, output := child(b, "TestPourPeers", pourChild, listening.Addr().String())
 	var origin string
 	if _, err := fmt.Fscanln(output, &origin); err != nil {
 		b.Fatal(err)
@@ -160,7 +147,7 @@ func pour(b *testing.B, k kind, size int, way string) {
 	b.ReportMetric(float64(cpuAfter-cpu)/answers/1000/(float64(size)/(1<<20)), "cpu-µs/MiB")
 	_ = order.Close()
 	_, _ = io.Copy(io.Discard, output)
-	if err := child.Wait(); err != nil {
+	if err := process.Wait(); err != nil {
 		b.Errorf("the peers: %v", err)
 	}
 }

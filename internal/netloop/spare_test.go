@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -33,20 +32,7 @@ func TestConnectionsSpareDescriptors(t *testing.T) {
 	}
 	for _, k := range drivers() {
 		t.Run(k.name, func(t *testing.T) {
-			child := exec.Command(os.Args[0], "-test.run=^TestConnectionsSpareDescriptors$")
-			child.Env = append(os.Environ(), spareChild+"="+k.name)
-			ask, err := child.StdinPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			output, err := child.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := child.Start(); err != nil {
-				t.Fatal(err)
-			}
-			lines := bufio.NewReader(output)
+			process, ask, lines := child(t, "TestConnectionsSpareDescriptors", spareChild, k.name)
 			address, _ := lines.ReadString('\n')
 			told := 0
 			for clients := 0; told < 20; clients++ {
@@ -77,7 +63,7 @@ func TestConnectionsSpareDescriptors(t *testing.T) {
 			}
 			_ = ask.Close()
 			rest, _ := io.ReadAll(lines)
-			if err := child.Wait(); err != nil {
+			if err := process.Wait(); err != nil {
 				t.Errorf("the child: %v\n%s", err, rest)
 			}
 		})

@@ -3,12 +3,15 @@
 package netloop
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -19,6 +22,26 @@ import (
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// child runs one of the tests in a process of its own, which a variable with a value
+// tells so. It says things in lines, and is told them by ask.
+func child(t testing.TB, test, variable, value string) (process *exec.Cmd, ask io.WriteCloser, lines *bufio.Reader) {
+	t.Helper()
+	process = exec.Command(os.Args[0], "-test.run=^"+test+"$")
+	process.Env = append(os.Environ(), variable+"="+value)
+	ask, err := process.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	output, err := process.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := process.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return process, ask, bufio.NewReader(output)
+}
 
 // kind is a driver that the suite runs on.
 type kind struct {

@@ -72,20 +72,8 @@ type tlsClients struct {
 
 func newTLSClients(b testing.TB, address net.Addr, clients int) *tlsClients {
 	b.Helper()
-	c := &tlsClients{b: b, child: exec.Command(os.Args[0], "-test.run=^TestTLSPingClients$")}
-	c.child.Env = append(os.Environ(), fmt.Sprintf("%s=%s %d", tlsPingChild, address, clients))
-	var err error
-	if c.order, err = c.child.StdinPipe(); err != nil {
-		b.Fatal(err)
-	}
-	output, err := c.child.StdoutPipe()
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := c.child.Start(); err != nil {
-		b.Fatal(err)
-	}
-	c.lines = bufio.NewReader(output)
+	c := &tlsClients{b: b}
+	c.child, c.order, c.lines = child(b, "TestTLSPingClients", tlsPingChild, fmt.Sprintf("%s %d", address, clients))
 	return c
 }
 

@@ -1,6 +1,6 @@
 // Package pemfile reads certificates, keys and authorities from PEM (RFC 7468)
-// and says in plain words what is wrong with them. It works on bytes: it
-// watches nothing, serves nothing and knows no document. Read alone opens files.
+// and says in plain words what is wrong with them. It works on bytes: it opens
+// nothing, serves nothing and knows no document.
 package pemfile
 
 import (
@@ -19,6 +19,10 @@ import (
 	"slices"
 	"strings"
 )
+
+// Largest is the size of the largest file that is worth reading: some hundred
+// authorities take a few hundred KiB.
+const Largest = 4 << 20
 
 // Part is the file that a fault is in, by the key that names it in a document.
 type Part string

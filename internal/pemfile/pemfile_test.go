@@ -11,14 +11,9 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
-	"errors"
-	"io/fs"
 	"math/big"
 	"net"
-	"os"
-	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -226,50 +221,5 @@ func TestTitle(t *testing.T) {
 		if got := Title(c); got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
-	}
-}
-
-func TestRead(t *testing.T) {
-	dir := t.TempDir()
-	file := filepath.Join(dir, "file")
-	link := filepath.Join(dir, "link")
-	pipe := filepath.Join(dir, "pipe")
-	large := filepath.Join(dir, "large")
-	secret := filepath.Join(dir, "secret")
-	for _, err := range []error{
-		os.WriteFile(file, []byte("x"), 0o600),
-		os.WriteFile(secret, []byte("x"), 0),
-		os.Symlink("file", link),
-		syscall.Mkfifo(pipe, 0o600),
-		os.WriteFile(large, nil, 0o600), os.Truncate(large, Largest+1),
-	} {
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, path := range []string{file, link} {
-		if data, err := Read(path); string(data) != "x" || err != nil {
-			t.Errorf("%s: %q, %v", path, data, err)
-		}
-	}
-	for _, c := range []struct {
-		path, want string
-		is         error
-	}{
-		{filepath.Join(dir, "none"), "the file does not exist", fs.ErrNotExist},
-		{pipe, "this is not a regular file", errIrregular},
-		{dir, "this is not a regular file", errIrregular},
-		{large, "the file is larger than 4 MiB", errLarge},
-		{filepath.Join(file, "below"), "not a directory", syscall.ENOTDIR},
-	} {
-		if _, err := Read(c.path); err == nil || err.Error() != c.want || !errors.Is(err, c.is) {
-			t.Errorf("%s: %v", c.path, err)
-		}
-	}
-	if os.Getuid() == 0 {
-		return // who may read everything
-	}
-	if _, err := Read(secret); err == nil || err.Error() != "the file may not be read by this user" || !errors.Is(err, fs.ErrPermission) {
-		t.Errorf("forbidden: %v", err)
 	}
 }

@@ -6,17 +6,15 @@ package store
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
-	"errors"
 	"fmt"
 	"net"
-	"os"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"sluice/internal/certificate"
 	"sluice/internal/lease"
 	"sluice/internal/model"
 )
@@ -77,7 +75,7 @@ func newRedis(m *model.RedisStore) redis.UniversalClient {
 	if m.TLS != nil {
 		settings, name := m.TLS, m.TLS.ServerName
 		if name == "" {
-			name, _, _ = net.SplitHostPort(m.Address) // empty for a Unix socket, where nothing can be verified without a name
+			name = hostOf(m.Address)
 		}
 		options.Dialer = func(ctx context.Context, network, address string) (net.Conn, error) {
 			config, err := clientConfig(settings, name)
@@ -91,26 +89,25 @@ func newRedis(m *model.RedisStore) redis.UniversalClient {
 	return redis.NewClient(options)
 }
 
-// clientConfig is read for each connection, so that files which change are taken
+// hostOf is the name that a database's certificate bears; that of this machine on
+// a Unix socket.
+func hostOf(address string) string {
+	if host, _, err := net.SplitHostPort(address); err == nil {
+		return host
+	}
+	return "localhost"
+}
+
+// clientConfig is made for each connection, so that files which change are taken
 // up.
 func clientConfig(m *model.ClientTLS, name string) (*tls.Config, error) {
-	config := &tls.Config{ServerName: name, InsecureSkipVerify: m.Insecure, MinVersion: tls.VersionTLS12} //nolint:gosec // G402: the user's word, which is warned of
-	if m.CA != "" {
-		text, err := os.ReadFile(m.CA)
-		if err != nil {
-			return nil, fmt.Errorf("the authorities of a store: %w", err)
-		}
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(text) {
-			return nil, errors.New("the authorities of a store: there is no certificate in the file")
-		}
+	material, err := certificate.ReadMaterial(m)
+	if err != nil {
+		return nil, fmt.Errorf("TLS of a store: %w", err)
 	}
-	if m.Cert != "" {
-		pair, err := tls.LoadX509KeyPair(m.Cert, m.Key)
-		if err != nil {
-			return nil, fmt.Errorf("the certificate for a store: %w", err)
-		}
-		config.Certificates = []tls.Certificate{pair}
+	config := &tls.Config{RootCAs: material.Roots, ServerName: name, InsecureSkipVerify: m.Insecure, MinVersion: tls.VersionTLS12} //nolint:gosec // G402: the user's word, which is warned of
+	if material.Certificate != nil {
+		config.Certificates = []tls.Certificate{*material.Certificate}
 	}
 	return config, nil
 }

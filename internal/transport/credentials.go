@@ -2,7 +2,6 @@ package transport
 
 import (
 	"crypto/tls"
-	"crypto/x509"
 	"fmt"
 	"io/fs"
 	"os"
@@ -10,8 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"sluice/internal/certificate"
 	"sluice/internal/model"
-	"sluice/internal/pemfile"
 )
 
 // fileCheck is how often the files of TLS settings are looked at, at most: a
@@ -29,14 +28,8 @@ type credentials struct {
 	mu      sync.Mutex
 	checked time.Time // when the files were looked at
 	files   []fs.FileInfo
-	current *material // nil: none was good so far
-	fault   error     // of the files as they are
-}
-
-// material is what files hold. It does not change.
-type material struct {
-	roots       *x509.CertPool
-	certificate *tls.Certificate // nil: none is shown
+	current *certificate.Material // nil: none was good so far
+	fault   error                 // of the files as they are
 }
 
 func newCredentials(upstream string, settings *model.ClientTLS, faulty func(string, error)) *credentials {
@@ -55,7 +48,7 @@ func (c *credentials) fresh() bool {
 }
 
 // get returns what the files hold. It may wait for a disk.
-func (c *credentials) get() (*material, error) {
+func (c *credentials) get() (*certificate.Material, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if now := time.Now(); now.Sub(c.checked) >= fileCheck {
@@ -74,9 +67,9 @@ func (c *credentials) look() {
 	if err == nil && c.files != nil && same(files, c.files) {
 		return
 	}
-	var next *material
+	var next *certificate.Material
 	if err == nil {
-		next, err = c.read()
+		next, err = certificate.ReadMaterial(&c.settings)
 	}
 	if c.files = files; err == nil {
 		c.current, c.fault = next, nil
@@ -114,48 +107,6 @@ func same(a, b []fs.FileInfo) bool {
 	return true
 }
 
-func (c *credentials) read() (*material, error) {
-	m := &material{}
-	if c.settings.CA == "" {
-		system, err := x509.SystemCertPool()
-		if err != nil {
-			return nil, fmt.Errorf("the system's authorities: %w", err)
-		}
-		m.roots = system
-	} else {
-		data, err := pemfile.Read(c.settings.CA)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", c.settings.CA, err)
-		}
-		pool, fault := pemfile.Authorities(data)
-		if fault != nil {
-			return nil, fmt.Errorf("%s: %s", c.settings.CA, fault)
-		}
-		m.roots = pool.CertPool
-	}
-	if c.settings.Cert == "" {
-		return m, nil
-	}
-	cert, err := pemfile.Read(c.settings.Cert)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", c.settings.Cert, err)
-	}
-	key, err := pemfile.Read(c.settings.Key)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", c.settings.Key, err)
-	}
-	certificate, fault := pemfile.Pair(cert, key)
-	if fault != nil {
-		path := c.settings.Cert
-		if fault.In == pemfile.Key {
-			path = c.settings.Key
-		}
-		return nil, fmt.Errorf("%s: %s", path, fault)
-	}
-	m.certificate = certificate
-	return m, nil
-}
-
 // The protocols that are offered by ALPN (RFC 7301).
 const (
 	alpnHTTP1 = "http/1.1"
@@ -172,7 +123,7 @@ type encryption struct {
 	server      string // whom the certificate must name
 
 	mu      sync.Mutex
-	from    *material
+	from    *certificate.Material
 	configs map[string]*tls.Config // by what they offer
 }
 
@@ -202,15 +153,15 @@ func (e *encryption) config(offer ...string) (*tls.Config, error) {
 		return config, nil
 	}
 	config := &tls.Config{
-		RootCAs:            m.roots,
+		RootCAs:            m.Roots,
 		ServerName:         e.server,
 		NextProtos:         offer,
 		MinVersion:         tls.VersionTLS12,
 		ClientSessionCache: tls.NewLRUClientSessionCache(sessions),
 		InsecureSkipVerify: e.credentials.settings.Insecure, //nolint:gosec // the user says so in so many words
 	}
-	if m.certificate != nil {
-		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return m.certificate, nil }
+	if m.Certificate != nil {
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return m.Certificate, nil }
 	}
 	e.configs[key] = config
 	return config, nil

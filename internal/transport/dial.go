@@ -93,8 +93,8 @@ func begun(ctx context.Context, conn netloop.Conn, introduction string, config *
 		return conn, nil
 	}
 	secure := netloop.DialTLS(conn, config)
-	conn = secure // what is closed after an error
-	if err = secure.Handshake(deadline); err != nil {
+	conn = secure                                     // what is closed after an error
+	if err = secure.Handshake(deadline); err != nil { //nolint:contextcheck // the guard interrupts the connection at the end of ctx
 		return nil, fmt.Errorf("TLS: %w", err)
 	}
 	return secure, nil

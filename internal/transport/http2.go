@@ -40,7 +40,7 @@ func (p *sharing) RoundTrip(ctx context.Context, try *pipeline.Attempt) error {
 		body = nil
 	}
 	if own, executor := p.ownerOf(ctx); own != nil {
-		return newRelay(f, try, own, executor).roundTrip(body)
+		return newRelay(f, try, own, executor).roundTrip(body) //nolint:contextcheck // the relay follows own, which is ctx
 	}
 	if body != nil {
 		f.body.fillByGoroutine(body)

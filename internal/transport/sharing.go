@@ -428,7 +428,7 @@ func (p *sharing) dial(ctx context.Context, introduction string) (*session, erro
 	name, address := network(p.endpoint)
 	raw, err := (&net.Dialer{}).DialContext(ctx, name, address)
 	if err != nil {
-		return nil, p.unconnected(context.Background(), nil, err, false)
+		return nil, p.unconnected(context.Background(), nil, err, false) //nolint:contextcheck // its end is no end of an attempt: those who wait are told of err
 	}
 	conn, err := p.begun(ctx, raw, introduction, p.offer...)
 	if err == nil {
@@ -441,7 +441,7 @@ func (p *sharing) dial(ctx context.Context, introduction string) (*session, erro
 		s, err = p.newSession(ctx, conn, introduction)
 	}
 	if err != nil && !errors.Is(err, errDeclined) {
-		err = p.unconnected(context.Background(), nil, err, false)
+		err = p.unconnected(context.Background(), nil, err, false) //nolint:contextcheck // its end is no end of an attempt: those who wait are told of err
 	}
 	return s, err
 }

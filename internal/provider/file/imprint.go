@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"sluice/internal/config"
+	"sluice/internal/regularfile"
 )
 
 // imprint is what a file was at one time.
@@ -54,7 +55,7 @@ func printFile(path string) imprint {
 	if err != nil {
 		return failed(err)
 	}
-	content, err := config.ReadFile(path, config.LargestDocument)
+	content, err := regularfile.Read(path, config.LargestDocument)
 	if err != nil {
 		return failed(err)
 	}
