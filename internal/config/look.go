@@ -50,13 +50,14 @@ func (r *resolver) lookAtSocket(where place, address string) {
 // lookAtPair reports what is wrong with a certificate and its key. check is of
 // package pemfile.
 func (r *resolver) lookAtPair(l *located, cert, key string, check func(cert, key []byte, now time.Time) []pemfile.Fault) {
-	certificate, ok := r.inspected(l.below("cert"), "cert", absolute(l.src.Dir, cert))
-	private, also := r.inspected(l.below("key"), "key", absolute(l.src.Dir, key))
+	cert, key = absolute(l.src.Dir, cert), absolute(l.src.Dir, key)
+	certificate, ok := r.inspected(l.below("cert"), "cert", cert)
+	private, also := r.inspected(l.below("key"), "key", key)
 	if !ok || !also {
 		return
 	}
 	for _, f := range check(certificate, private, r.now()) {
-		r.faulty(l.below(string(f.In)), string(f.In), f)
+		r.faulty(l.below(string(f.In)), string(f.In), f, cert, key)
 	}
 }
 
@@ -67,23 +68,29 @@ func (r *resolver) lookAtAuthorities(where place, name, path string) {
 		return
 	}
 	for _, f := range pemfile.CheckAuthorities(text, r.now()) {
-		r.faulty(where, name, f)
+		r.faulty(where, name, f, path)
 	}
 }
 
-func (r *resolver) faulty(where place, name string, f pemfile.Fault) {
+// faulty reports what is wrong with files; one of them may mend it.
+func (r *resolver) faulty(where place, name string, f pemfile.Fault, paths ...string) {
 	if f.Warning {
 		r.out.warn(where, name+": "+f.Message, f.Hint)
 		return
 	}
 	r.out.add(where, name+": "+f.Message, f.Hint)
+	for _, path := range paths {
+		r.file(path)
+	}
 }
 
-// inspected reads a file that is watched by whoever uses it.
+// inspected reads a file that is watched by whoever uses it. While it keeps the
+// documents from serving nobody does, so that it counts as one of theirs.
 func (r *resolver) inspected(where place, name, path string) ([]byte, bool) {
 	text, err := r.inspect(path)
 	if err != nil {
 		r.out.add(where, fmt.Sprintf("%s cannot be read: %s", name, regularfile.Reason(err)), "")
+		r.file(path)
 		return nil, false
 	}
 	return text, true

@@ -19,7 +19,9 @@ import (
 type Result struct {
 	Gateway  *model.Gateway // nil when a problem is more than a warning
 	Problems []model.Problem
-	Files    []string // read through ${file:}, absolute; their content may change
+	// Files are absolute: those read through ${file:}, whose content may change, and
+	// certificates that are at fault, which may be mended.
+	Files []string
 
 	sources []*source // the documents, as far as they could be parsed
 }

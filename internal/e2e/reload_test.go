@@ -257,6 +257,33 @@ func TestSecretFromFile(t *testing.T) {
 	}
 }
 
+// TestCertificateThatIsMended serves documents that were refused for a file as
+// soon as that is good, though nobody saves them again.
+func TestCertificateThatIsMended(t *testing.T) {
+	if gatewaytest.Engine() == gatewaytest.Standard {
+		t.Skip("net/http's half has no TLS")
+	}
+	cert, key := selfSigned(t, "mended.test")
+	good, err := os.ReadFile(cert)
+	if err != nil {
+		t.Fatal(err)
+	}
+	save := func(text []byte) {
+		t.Helper()
+		if err := os.WriteFile(cert, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	save(good[:len(good)/2])
+	const plain = "listeners: {web: {address: \"127.0.0.1:0\"}"
+	gw := gatewaytest.Start(t, plain+"}\nadmin: {address: \"127.0.0.1:0\"}\nroutes: []\n")
+	before, revision := failures(gw), gw.Current().Revision.Number
+	gw.Write(fmt.Sprintf(plain+", more: {address: \"127.0.0.1:0\", tls: {certificates: [{cert: %q, key: %q}]}}}\nadmin: {address: \"127.0.0.1:0\"}\nroutes: []\n", cert, key))
+	_ = refused(t, gw, before, "cert")
+	save(good)
+	gatewaytest.WaitFor(t, "the documents serve", func() bool { return gw.Current().Revision.Number > revision })
+}
+
 // TestOneWorld lets an exchange end under the configuration it began with.
 func TestOneWorld(t *testing.T) {
 	began, release := make(chan struct{}), make(chan struct{})

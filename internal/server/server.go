@@ -3,11 +3,13 @@
 // hands every request as a message to the pipeline and writes the response that
 // comes back; it routes nothing, and knows neither upstreams nor documents.
 //
-// HTTP/1.1 has two halves here. The engine reads and writes it by package wire
-// on sockets of package netloop: client, exchange, input, content, answer. The
-// adapter turns net/http's requests into messages and back, for protocols that a
-// library speaks: accept, adapter, body, conn, request, response. listener,
-// member, socket, port, deafen and tunnel serve both.
+// What comes before the first request is read by opening and introduction.
+// HTTP/1.1 has two halves then. The engine reads and writes it by package wire on
+// sockets of package netloop: client, exchange, input, content, answer. The adapter
+// turns net/http's requests into messages and back (accept, adapter, body, conn,
+// request, response), and is how the exchanges of HTTP/2 and HTTP/3 are served, too:
+// multiplexed, quic, websocket. listener, member, socket, port, deafen and tunnel
+// serve all of them.
 package server
 
 import (

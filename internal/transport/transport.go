@@ -2,8 +2,10 @@
 // pools and their limits, and says what went wrong. It chooses no endpoint,
 // rewrites no request and knows no route; what it is given goes out as it is.
 //
-// HTTP/1.1 is spoken by the engine: wire over netloop. The files named standard*
-// are the adapter to net/http's Transport; nothing else here knows it.
+// HTTP/1.1 is spoken by the engine: wire over netloop. HTTP/2 is spoken by a
+// library, over connections that are made and shared here (sharing, session,
+// flight, relay). The files named standard* are the adapter to net/http's
+// Transport, for tests.
 package transport
 
 import (
