@@ -61,6 +61,7 @@ lint: ## formatting, vet, lint rules, module files, generated documents, scripts
 	cd bench && $(subst tools/,../tools/,$(GOLANGCI)) run --allow-parallel-runners ./...
 	go mod tidy -diff
 	go -C tools mod tidy -diff
+	go -C tools/peers mod tidy -diff
 	go -C bench mod tidy -diff
 	go run ./cmd/sluice schema --markdown | diff -u docs/configuration.md - || { echo 'docs/configuration.md is not current: make docs' >&2; exit 1; }
 	@scripts/check-scripts $(SCRIPTS)

@@ -3,23 +3,23 @@ package main
 import (
 	"errors"
 	"io"
+	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"sluice/internal/model"
-	"sluice/internal/server"
 	"sluice/internal/snapshot"
 	"sluice/internal/upstream"
 )
 
 // status is what the command gathers from the admin API.
 type status struct {
-	Revision  snapshot.Revision `json:"revision"`
-	Listeners []server.Status   `json:"listeners"`
-	Upstreams []upstream.Status `json:"upstreams"`
-	Problems  []model.Problem   `json:"problems"`
+	Revision  snapshot.Revision         `json:"revision"`
+	Listeners []snapshot.ListenerStatus `json:"listeners"`
+	Upstreams []upstream.Status         `json:"upstreams"`
+	Problems  []model.Problem           `json:"problems"`
 }
 
 func newStatus() *cobra.Command {
@@ -66,6 +66,7 @@ func printStatus(w io.Writer, s *status) error {
 	for _, l := range s.Listeners {
 		out.printf("%s\t%s\t%d\n", l.Name, l.Address, l.Connections)
 	}
+	printCertificates(out, s.Listeners)
 	if len(s.Upstreams) > 0 {
 		out.printf("\nUPSTREAM\tENDPOINT\tWEIGHT\tVERSION\tACTIVE\tREQUESTS\tFAILURES\n")
 	}
@@ -81,4 +82,32 @@ func printStatus(w io.Writer, s *status) error {
 		}
 	}
 	return errors.Join(out.err, table.Flush())
+}
+
+// printCertificates prints what listeners show over TLS, and when that ends.
+func printCertificates(out *errorWriter, listeners []snapshot.ListenerStatus) {
+	titled := false
+	line := func(listener, names, origin string, end time.Time, fault string) {
+		if !titled {
+			out.printf("\nLISTENER\tCERTIFICATE FOR\tFROM\tUNTIL\tFAULT\n")
+			titled = true
+		}
+		until := "none yet"
+		if !end.IsZero() {
+			until = end.Format(time.RFC3339)
+		}
+		out.printf("%s\t%s\t%s\t%s\t%s\n", listener, names, origin, until, fault)
+	}
+	for _, l := range listeners {
+		for _, c := range l.Certificates {
+			names := strings.Join(c.Names, ",")
+			if c.Kind == "authorities" {
+				names = "(authorities of clients)"
+			}
+			line(l.Name, names, c.Cert, c.NotAfter, c.Error)
+		}
+		for _, c := range l.ACME {
+			line(l.Name, c.Domain, "ACME", c.NotAfter, c.LastError)
+		}
+	}
 }

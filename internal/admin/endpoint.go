@@ -9,7 +9,6 @@ import (
 
 	"sluice/internal/config"
 	"sluice/internal/model"
-	"sluice/internal/server"
 	"sluice/internal/snapshot"
 	"sluice/internal/upstream"
 )
@@ -89,13 +88,7 @@ func (a *API) ready(w http.ResponseWriter, _ *http.Request) {
 	a.json(w, map[string]string{"status": "ready"})
 }
 
-func (a *API) listeners(s *snapshot.Snapshot) any {
-	list := make([]server.Status, 0, len(s.Listeners))
-	for _, listener := range s.Listeners {
-		list = append(list, listener.Status())
-	}
-	return list
-}
+func (a *API) listeners(s *snapshot.Snapshot) any { return s.ListenerStatus() }
 
 func (a *API) routes(s *snapshot.Snapshot) any { return snapshot.Table(s.Router) }
 

@@ -282,6 +282,14 @@ func TestCertificateThatIsMended(t *testing.T) {
 	_ = refused(t, gw, before, "cert")
 	save(good)
 	gatewaytest.WaitFor(t, "the documents serve", func() bool { return gw.Current().Revision.Number > revision })
+	var listeners []struct {
+		Name         string
+		Certificates []struct{ Names []string }
+	}
+	gw.Admin("/_gateway/listeners", &listeners)
+	if len(listeners) != 2 || len(listeners[0].Certificates) != 0 || len(listeners[1].Certificates) != 1 || fmt.Sprint(listeners[1].Certificates[0].Names) != "[mended.test]" {
+		t.Errorf("the listeners are %+v", listeners)
+	}
 }
 
 // TestOneWorld lets an exchange end under the configuration it began with.

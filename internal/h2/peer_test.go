@@ -15,13 +15,12 @@ import (
 	"testing"
 )
 
-// program finds a program that Debian packages, or skips where there is none;
-// scripts/test-setup installs them.
+// program finds a program that Debian packages; scripts/test-setup installs them.
 func program(t *testing.T, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
 	if err != nil {
-		t.Skip(name + " is not installed")
+		t.Fatalf("%s is not installed: see scripts/test-setup", name)
 	}
 	return path
 }

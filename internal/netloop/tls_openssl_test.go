@@ -17,12 +17,12 @@ import (
 	"time"
 )
 
-// openssl is the program, where there is one.
+// openssl is the program, which scripts/test-setup installs.
 func openssl(t *testing.T) string {
 	t.Helper()
 	path, err := exec.LookPath("openssl")
 	if err != nil {
-		t.Skip("no openssl here")
+		t.Fatal("openssl is not installed: see scripts/test-setup")
 	}
 	return path
 }

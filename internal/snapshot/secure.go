@@ -8,6 +8,7 @@ import (
 	"sluice/internal/message"
 	"sluice/internal/model"
 	"sluice/internal/pipeline"
+	"sluice/internal/server"
 	"sluice/internal/store"
 )
 
@@ -31,6 +32,31 @@ func (b *Builder) secure(s *Snapshot) {
 		}
 		s.Secure = append(s.Secure, shown)
 	}
+}
+
+// ListenerStatus is what people see of a listener.
+type ListenerStatus struct {
+	server.Status
+	Certificates []certificate.Status `json:"certificates,omitempty"` // of files
+	ACME         []acme.Status        `json:"acme,omitempty"`         // that are ordered
+}
+
+// ListenerStatus tells how the listeners are, in their order.
+func (s *Snapshot) ListenerStatus() []ListenerStatus {
+	list := make([]ListenerStatus, len(s.Listeners))
+	ordered := 0
+	for i, m := range s.Gateway.Listeners {
+		list[i].Status = s.Listeners[i].Status()
+		if m.TLS == nil {
+			continue
+		}
+		list[i].Certificates = s.Secure[i].Set.Status()
+		if m.TLS.ACME != nil {
+			list[i].ACME = s.managers[ordered].Status()
+			ordered++
+		}
+	}
+	return list
 }
 
 // manager acquires who orders certificates.

@@ -43,7 +43,7 @@ type Snapshot struct {
 	accessLog *telemetry.AccessLog
 	metrics   *telemetry.Metrics
 	process   *slog.Logger
-	managers  []*acme.Manager // of certificates that are ordered
+	managers  []*acme.Manager // of the listeners whose certificates are ordered, in their order
 	current   *Current
 
 	// Leases is what the snapshot holds; its owner may acquire more before

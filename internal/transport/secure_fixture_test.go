@@ -243,14 +243,13 @@ func at(scheme, port string) model.Endpoint {
 	return model.Endpoint{URL: scheme + "://" + address, Scheme: scheme, Address: address, Host: address, Weight: 1}
 }
 
-// run runs a program until the end of the test, or skips that where it is not
-// there.
+// run runs a program until the end of the test; scripts/test-setup installs it.
 func run(t testing.TB, name string, arguments ...string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
 	if err != nil {
 		if path, err = exec.LookPath("/usr/sbin/" + name); err != nil {
-			t.Skipf("%s is not there: see scripts/test-setup", name)
+			t.Fatalf("%s is not installed: see scripts/test-setup", name)
 		}
 	}
 	var said bytes.Buffer
