@@ -108,7 +108,7 @@ func (s *listening) accept() {
 		switch {
 		case err == nil && s.loops.reserve.beyond(descriptor):
 			s.loops.reserve.warn(errSpare, s.loop.log)
-			dismiss(descriptor, s.options.Exhausted)
+			Dismiss(descriptor, s.options.Exhausted)
 			_ = unix.Close(descriptor)
 		case err == nil:
 			peer := peerOf(peer)

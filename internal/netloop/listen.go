@@ -116,22 +116,24 @@ func (r *reserve) refuse(listening int, answer []byte) {
 	_ = r.file.Close()
 	if descriptor, _, err := unix.Accept(listening); err == nil {
 		if unix.SetNonblock(descriptor, true) == nil {
-			dismiss(descriptor, answer)
+			Dismiss(descriptor, answer)
 		}
 		_ = unix.Close(descriptor)
 	}
 	r.file, _ = os.Open(os.DevNull)
 }
 
-// dismiss tells a client what there is to tell, without waiting, before its
-// connection is closed.
-func dismiss(descriptor int, answer []byte) {
-	_, _ = unix.Write(descriptor, answer) // if it fits
+// Dismiss tells a client what there is to tell, without waiting, before its
+// connection, whose descriptor does not block, is closed. It returns how much it
+// could write: all of what is not long, since the queue of a new one is empty.
+func Dismiss(descriptor int, answer []byte) (written int) {
+	written, _ = unix.Write(descriptor, answer)
 	_ = unix.Shutdown(descriptor, unix.SHUT_WR)
 	// Closing with bytes unread would break the connection, and the client might
 	// never see the answer.
 	var unread [4096]byte
 	_, _ = unix.Read(descriptor, unread[:])
+	return max(written, 0)
 }
 
 // errSpare is why a connection gets no descriptor that is left to others.

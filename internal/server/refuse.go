@@ -9,10 +9,9 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"sluice/internal/message"
 	"sluice/internal/model"
+	"sluice/internal/netloop"
 	"sluice/internal/pipeline"
 )
 
@@ -89,13 +88,7 @@ func dismiss(inner net.Conn, x *pipeline.Exchange) {
 	defer func() { _ = inner.Close() }()
 	whole, body := answerOf(x)
 	_ = control(inner, func(descriptor uintptr) { // else it is closed without
-		n, _ := unix.Write(int(descriptor), whole)
-		x.BytesOut = max(0, int64(n-body))
-		_ = unix.Shutdown(int(descriptor), unix.SHUT_WR)
-		// Closing with bytes unread would break the connection, and the client
-		// might never see the answer.
-		var unread [4096]byte
-		_, _ = unix.Read(int(descriptor), unread[:])
+		x.BytesOut = max(0, int64(netloop.Dismiss(int(descriptor), whole)-body))
 	})
 }
 
