@@ -220,9 +220,11 @@ func (t *turn) finish(cut bool) {
 		t.c.stall.Store(0)
 		t.c.until.Store(nil)
 	}
+	var until time.Time
 	var interrupted bool
 	if t.body != nil {
-		interrupted = t.body.finish()
+		until = t.restUntil(cut)
+		interrupted = t.body.finish(until)
 		t.x.BytesIn = t.body.count()
 	}
 	t.cancel(nil)
@@ -231,8 +233,17 @@ func (t *turn) finish(cut bool) {
 		t.many.finish(t)
 	}
 	if t.body != nil && t.c != nil {
-		t.settle(cut, interrupted)
+		t.settle(until, cut, interrupted)
 	}
+}
+
+// restUntil is how long the rest of a request body may take, whoever reads it.
+// That of a small one is worth its time where the connection goes on after it.
+func (t *turn) restUntil(cut bool) time.Time {
+	if t.c == nil || cut || t.closing || !t.body.small() {
+		return past()
+	}
+	return time.Now().Add(t.listener.limits.drain)
 }
 
 // settle decides about a request body that was not read to its end. The rest of
@@ -242,13 +253,12 @@ func (t *turn) finish(cut bool) {
 // net/http must not do it: at a body's end it begins to watch the connection
 // for the client, and in full duplex that is too late once the handler has
 // returned; nor does it look at how the reading ended.
-func (t *turn) settle(cut, interrupted bool) {
+func (t *turn) settle(until time.Time, cut, interrupted bool) {
 	if t.body.complete() && !interrupted {
 		return
 	}
-	until := past()
-	if !cut && !interrupted && !t.closing && t.body.small() {
-		until = time.Now().Add(t.listener.limits.drain)
+	if interrupted {
+		until = past()
 	}
 	_ = t.rc.SetReadDeadline(until) // fails on a closed connection only
 	if cut || t.body.drain() && !interrupted {

@@ -40,6 +40,7 @@ type body struct {
 	whole    bool // io.EOF was seen
 	closed   bool
 	finished bool
+	broken   bool // the Read under way at finish failed
 	err      *pipeline.Error
 	fields   message.Fields // trailers
 }
@@ -121,6 +122,7 @@ func (b *body) leave(n int, err error, waited time.Duration) (int, error) {
 		b.fields = b.trailers()
 		return n, io.EOF
 	case err != nil && b.finished:
+		b.broken = true
 		return n, errBodyOver
 	case err != nil:
 		b.err = b.classify(err)
@@ -165,21 +167,21 @@ func (b *body) trailer() message.Fields {
 	return b.fields
 }
 
-// finish ends all reading, after the response. It breaks a Read under way and
-// waits for its end; then the connection's reading side is broken, too, and
-// interrupted is true.
-func (b *body) finish() (interrupted bool) {
+// finish ends all reading, after the response. A Read under way has until then
+// to end by itself. If it does not it is broken, and with it the reading side of
+// the connection; then interrupted is true.
+func (b *body) finish(until time.Time) (interrupted bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.finished = true
-	if b.reading {
-		interrupted = true
-		_ = b.deadline(past()) // fails on a closed connection only, where Read returns by itself
-		for b.reading {
-			b.over.Wait()
-		}
+	if !b.reading {
+		return false
 	}
-	return interrupted
+	_ = b.deadline(until) // fails on a closed connection only, where Read returns by itself
+	for b.reading {
+		b.over.Wait()
+	}
+	return b.broken
 }
 
 // drain throws the rest of the body away, after finish and by the deadline that

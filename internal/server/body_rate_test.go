@@ -205,7 +205,7 @@ func TestFinishBreaksARead(t *testing.T) {
 		default:
 		}
 		done := make(chan bool, 1)
-		go func() { done <- b.finish() }()
+		go func() { done <- b.finish(past()) }()
 		if err := <-read; !errors.Is(err, errBodyOver) {
 			t.Errorf("%v", err)
 		}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -359,6 +360,12 @@ func TestDeadConnectionsUnderAttempts(t *testing.T) {
 		raw.patience = patience{rest: time.Hour, doubt: time.Nanosecond, answer: 50 * time.Millisecond}
 		transport := by(t.own, raw)
 		ask(t, transport, get("/"))
+		// A question that is still being answered would stand for the next one.
+		eventually(t, "no question is open", func() bool {
+			raw.mu.Lock()
+			defer raw.mu.Unlock()
+			return !slices.ContainsFunc(raw.sessions, func(s *session) bool { return s.pinging.Load() })
+		})
 		ask(t, transport, get("/"))
 		request := get("/")
 		request.Method = "POST"
