@@ -77,7 +77,7 @@ func TestDefaults(t *testing.T) {
 	users := &model.Upstream{
 		Name:      "users",
 		Endpoints: []model.Endpoint{{URL: "http://10.0.0.1:8080", Scheme: "http", Address: "10.0.0.1:8080", Host: "10.0.0.1:8080", Weight: 1}},
-		Policy:    "round_robin",
+		Balancer:  model.Balancer{Policy: model.RoundRobin},
 		Protocol:  "http1",
 		Pool:      model.Pool{MaxIdle: 256, IdleTimeout: 55 * time.Second, MaxConnections: 0, MaxPending: 1024, MaxStreams: 100},
 		Timeouts:  model.AttemptTimeouts{Connect: 2 * time.Second, ResponseHeader: 0},
@@ -163,7 +163,7 @@ routes: [{match: {path: /}, upstream: users}]
 				{URL: "http://[2001:DB8::1]:80", Scheme: "http", Address: "[2001:db8::1]:80", Host: "[2001:db8::1]", Weight: 0},
 				{URL: "unix:run/users.sock", Scheme: "http", Address: "unix:/etc/sluice/run/users.sock", Host: "localhost", Weight: 1},
 			},
-			Policy:   "round_robin",
+			Balancer: model.Balancer{Policy: model.RoundRobin},
 			Protocol: "http1",
 			Pool:     model.Pool{MaxIdle: 1, IdleTimeout: 2 * time.Second, MaxConnections: 3, MaxPending: 4, MaxStreams: 100},
 			Timeouts: model.AttemptTimeouts{Connect: time.Second, ResponseHeader: 3 * time.Second},

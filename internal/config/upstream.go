@@ -124,8 +124,8 @@ func gcd(a, b int) int {
 
 func newUpstream(name string, u *upstream) *model.Upstream {
 	return &model.Upstream{
-		Name:   name,
-		Policy: u.LoadBalancer.Policy,
+		Name:     name,
+		Balancer: model.Balancer{Policy: u.LoadBalancer.Policy},
 		Pool: model.Pool{
 			MaxIdle: u.Pool.MaxIdle, IdleTimeout: time.Duration(u.Pool.IdleTimeout), MaxConnections: u.Pool.MaxConnections, MaxPending: u.Pool.MaxPending,
 			MaxStreams: u.Pool.MaxStreams,

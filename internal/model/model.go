@@ -108,51 +108,10 @@ func (l *Listener) Trusts(address netip.Addr) bool {
 	return false
 }
 
-// Upstream is a named group of endpoints that serve the same thing.
-type Upstream struct {
-	Name      string
-	Endpoints []Endpoint
-	Policy    string     // of the load balancer: round_robin
-	Protocol  string     // UpstreamHTTP1, UpstreamH2, UpstreamH2C or UpstreamAuto; one for all endpoints
-	TLS       *ClientTLS // of endpoints with the scheme https; nil: as the system trusts
-	// ProxyProtocol begins each connection with a PROXY header of this version, v1
-	// or v2; empty: none.
-	ProxyProtocol string
-	Pool          Pool
-	Timeouts      AttemptTimeouts
-}
-
 // Speaks tells whether clients may speak a protocol. Where nothing is said they
 // may speak HTTP/1.1.
 func (l *Listener) Speaks(protocol string) bool {
 	return slices.Contains(l.Protocols, protocol) || len(l.Protocols) == 0 && protocol == H1
-}
-
-// Endpoint is one address of an upstream.
-type Endpoint struct {
-	URL      string // as written, for people: scheme, address and base path
-	Scheme   string // http or https
-	Address  string // host:port or unix:PATH
-	Host     string // the authority for rewrite.host: upstream
-	BasePath string // canonical, without a last slash; empty for none
-	Weight   int
-	Version  string
-}
-
-// Pool bounds the connections to one endpoint. 0 means without bound, but for
-// MaxPending, where it means that nobody waits.
-type Pool struct {
-	MaxIdle        int
-	IdleTimeout    time.Duration
-	MaxConnections int
-	MaxPending     int
-	MaxStreams     int // at once on one HTTP/2 connection
-}
-
-// AttemptTimeouts bound one attempt. 0 means that the route's time-out rules.
-type AttemptTimeouts struct {
-	Connect        time.Duration
-	ResponseHeader time.Duration
 }
 
 // Text is the canonical text of any value of this package.

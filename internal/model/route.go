@@ -7,7 +7,7 @@ import (
 )
 
 // Route is a match, a chain of middleware and a destination. Exactly one of
-// Upstream, Redirect and Respond is set.
+// Upstream, Split, Redirect and Respond is set.
 type Route struct {
 	ID        string
 	Priority  int      // smaller first
@@ -16,12 +16,14 @@ type Route struct {
 	Chain     []Middleware // global first, then the route's, outermost first; skipped ones left out
 
 	Upstream *Upstream
+	Split    *Split
 	Redirect *Redirect
 	Respond  *Respond
 
 	StripPrefix bool // drops Match.Path's prefix before a base path is put in front
 	Rewrite     Rewrite
 	Timeouts    RouteTimeouts
+	Retry       *Retry // nil: a request is repeated on a fresh connection alone
 	Position    Position
 }
 

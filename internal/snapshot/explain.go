@@ -126,7 +126,7 @@ func destinationOf(route *model.Route) *Destination {
 			urls[i] += fmt.Sprintf(" (weight %d)", endpoint.Weight)
 		}
 	}
-	return &Destination{Kind: "upstream", Upstream: route.Upstream.Name, Target: strings.Join(urls, ", "), Reason: "the route's upstream; " + route.Upstream.Policy + " picks the endpoint"}
+	return &Destination{Kind: "upstream", Upstream: route.Upstream.Name, Target: strings.Join(urls, ", "), Reason: "the route's upstream; " + route.Upstream.Balancer.Policy + " picks the endpoint"}
 }
 
 // Row is one route of the route table.
