@@ -52,6 +52,10 @@ func (r *Registry) NewSet() *Set {
 	return &Set{registry: r, held: map[string]*entry{}}
 }
 
+// Registry is what the set takes its objects from: for one of them that holds
+// objects of its own.
+func (s *Set) Registry() *Registry { return s.registry }
+
 // Acquire returns the live object with the identity key, or the one that build
 // makes; the set holds it until it is released. build must start nothing: that
 // is for Start. Two types under one key are a fault of the program.

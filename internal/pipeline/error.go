@@ -32,6 +32,7 @@ const (
 	UpstreamProtocol Word = "upstream_protocol"
 	UpstreamTimeout  Word = "upstream_timeout"
 	NoEndpoint       Word = "no_endpoint"
+	CircuitOpen      Word = "circuit_open"
 	Overloaded       Word = "overloaded"
 	Internal         Word = "internal"
 )
@@ -79,6 +80,7 @@ var kinds = map[Word]kind{
 	UpstreamProtocol: {502, rpc.Unavailable, Upstream, "The upstream gave a malformed response."},
 	UpstreamTimeout:  {504, rpc.DeadlineExceeded, Upstream, "The upstream did not answer in time."},
 	NoEndpoint:       {503, rpc.Unavailable, Gateway, "The upstream has no available endpoint."},
+	CircuitOpen:      {503, rpc.Unavailable, Gateway, "The upstream fails too often and is left alone for a while."},
 	Overloaded:       {503, rpc.Unavailable, Gateway, "Too many requests wait for the upstream."},
 	Internal:         {500, rpc.Internal, Gateway, "The gateway failed."},
 }

@@ -180,12 +180,7 @@ func (x *Exchange) value(part model.TemplatePart) string {
 		value, _ := x.Request.Fields.Cookie(part.Name)
 		return value
 	case model.FromClaim:
-		if x.Principal != nil {
-			if claim, ok := x.Principal.Claims[part.Name]; ok {
-				return fmt.Sprint(claim)
-			}
-		}
-		return ""
+		return x.claim(part.Name)
 	}
 	panic("BUG: no placeholder is called " + string(part.Source))
 }

@@ -86,12 +86,12 @@ func (c *condition) header(request *message.Request) bool {
 
 // parameter looks at the first query parameter with the name.
 func (c *condition) parameter(request *message.Request) bool {
-	raw, there := parameter(request.Query, c.Name)
+	raw, there := message.Parameter(request.Query, c.Name)
 	if c.Value != nil {
-		return there && decodesTo(raw, *c.Value)
+		return there && message.ParameterIs(raw, *c.Value)
 	}
 	if c.Regex != nil && there {
-		raw = decode(raw)
+		raw = message.DecodeParameter(raw)
 	}
 	return c.fits(raw, there)
 }

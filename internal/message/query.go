@@ -1,25 +1,25 @@
-package router
+package message
 
 import "strings"
 
-// parameter returns the first value of a name in a query, still encoded, and
+// Parameter returns the first value of a name in a query, still encoded, and
 // whether the name is there. Only & parts parameters.
-func parameter(query, name string) (string, bool) {
+func Parameter(query, name string) (string, bool) {
 	query = strings.TrimPrefix(query, "?")
 	for query != "" {
 		var pair string
 		pair, query, _ = strings.Cut(query, "&")
 		key, value, _ := strings.Cut(pair, "=")
-		if decodesTo(key, name) {
+		if ParameterIs(key, name) {
 			return value, true
 		}
 	}
 	return "", false
 }
 
-// decodesTo tells whether a part of a query is text once it is decoded,
+// ParameterIs tells whether a part of a query is text once it is decoded,
 // without the cost of decoding it.
-func decodesTo(encoded, text string) bool {
+func ParameterIs(encoded, text string) bool {
 	if len(encoded) < len(text) {
 		return false
 	}
@@ -34,8 +34,8 @@ func decodesTo(encoded, text string) bool {
 	return at == len(text)
 }
 
-// decode decodes a part of a query.
-func decode(encoded string) string {
+// DecodeParameter decodes a part of a query.
+func DecodeParameter(encoded string) string {
 	if !strings.ContainsAny(encoded, "%+") {
 		return encoded
 	}

@@ -1,0 +1,40 @@
+package pipeline
+
+import (
+	"fmt"
+
+	"sluice/internal/message"
+	"sluice/internal/model"
+)
+
+// KeyOf returns what identifies an exchange by a key, and whether it has that.
+// An empty value is none: it would make one of all who have it.
+func KeyOf(x *Exchange, key *model.Key) (value string, there bool) {
+	switch key.Source {
+	case model.KeyHeader:
+		value, _ = x.Request.Fields.Find(key.Name)
+	case model.KeyCookie:
+		value, _ = x.Request.Fields.Cookie(key.Name)
+	case model.KeyQuery:
+		value, _ = message.Parameter(x.Request.Query, key.Name)
+		value = message.DecodeParameter(value)
+	case model.KeyClaim:
+		value = x.claim(key.Name)
+	case model.KeyClientIP:
+		value = x.ClientText()
+	default:
+		panic("BUG: no key is taken from " + string(key.Source))
+	}
+	return value, value != ""
+}
+
+// claim is a claim of the principal as text, empty where there is none.
+func (x *Exchange) claim(name string) string {
+	if x.Principal == nil {
+		return ""
+	}
+	if claim, ok := x.Principal.Claims[name]; ok {
+		return fmt.Sprint(claim)
+	}
+	return ""
+}

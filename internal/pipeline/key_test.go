@@ -1,0 +1,49 @@
+package pipeline
+
+import (
+	"net/netip"
+	"testing"
+	"time"
+
+	"sluice/internal/message"
+	"sluice/internal/model"
+)
+
+func TestKeyOf(t *testing.T) {
+	request := &message.Request{Query: "?user=a%20b&empty="}
+	request.Fields.Add("X-User", "u1")
+	request.Fields.Add("Cookie", "sid=s1; other=2")
+	x := NewExchange(t.Context(), request, &model.Listener{}, netip.MustParseAddrPort("10.1.2.3:99"), time.Time{})
+	x.Principal = &Principal{Claims: map[string]any{"sub": "c1", "n": 7}}
+	for _, c := range []struct {
+		source model.KeySource
+		name   string
+		want   string
+	}{
+		{model.KeyHeader, "x-user", "u1"},
+		{model.KeyHeader, "X-Other", ""},
+		{model.KeyCookie, "sid", "s1"},
+		{model.KeyCookie, "none", ""},
+		{model.KeyQuery, "user", "a b"},
+		{model.KeyQuery, "empty", ""},
+		{model.KeyClaim, "sub", "c1"},
+		{model.KeyClaim, "n", "7"},
+		{model.KeyClaim, "none", ""},
+		{model.KeyClientIP, "", "10.1.2.3"},
+	} {
+		value, there := KeyOf(x, &model.Key{Source: c.source, Name: c.name})
+		if value != c.want || there != (c.want != "") {
+			t.Errorf("%s:%s: %q, %v", c.source, c.name, value, there)
+		}
+	}
+	x.Principal = nil
+	if value, there := KeyOf(x, &model.Key{Source: model.KeyClaim, Name: "sub"}); there {
+		t.Errorf("a claim of nobody: %q", value)
+	}
+	defer func() {
+		if recover() == nil {
+			t.Error("an unknown source passes")
+		}
+	}()
+	KeyOf(x, &model.Key{Source: "moon"})
+}
