@@ -36,6 +36,7 @@ var table = map[string]place{
 	"internal/pipeline":    {layer: 1},
 	"internal/telemetry":   {layer: 1},
 	"internal/certificate": {layer: 1},
+	"internal/discovery":   {layer: 1},
 	"internal/store":       {layer: 2},
 	"internal/regularfile": {layer: 0},
 
