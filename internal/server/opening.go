@@ -113,7 +113,9 @@ func (c *client) misdirected(in *input) {
 const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 
 // multiplexes tells whether the client speaks HTTP/2: it said so in the
-// handshake or, without TLS, by beginning with the preface.
+// handshake or, without TLS, by beginning with the preface. Where nothing else is
+// spoken, one that begins otherwise is refused in HTTP/2 (RFC 9113 3.4), unless it
+// speaks HTTP/1 and would not understand.
 func (c *client) multiplexes(in *input, m *model.Listener) bool {
 	if c.security != nil {
 		return c.security.tls.ConnectionState().NegotiatedProtocol == alpnH2
@@ -129,7 +131,24 @@ func (c *client) multiplexes(in *input, m *model.Listener) bool {
 			return false // reading tells again
 		}
 	}
-	return false
+	return !m.Speaks(model.H1) && !beginsHTTP1(in)
+}
+
+// mostOfLine is how much of a first line is waited for.
+const mostOfLine = 4 << 10
+
+// beginsHTTP1 tells whether the first line is that of a request of HTTP/1, or
+// may be.
+func beginsHTTP1(in *input) bool {
+	for {
+		line, _, whole := bytes.Cut(in.bytes(), []byte("\n"))
+		if whole {
+			return bytes.Contains(line, []byte(" HTTP/1."))
+		}
+		if len(line) >= mostOfLine || in.fill() != nil {
+			return true // reading tells again
+		}
+	}
 }
 
 // begins tells whether data begins like text, as far as it goes.

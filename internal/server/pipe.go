@@ -11,11 +11,12 @@ import (
 // pipe, without passing through this process (netloop.BenchmarkPipe).
 const leastPiped = 64 << 10
 
-// pipe streams the rest of a large body by a pipe, where its source can do so.
-// Where not, it does nothing, or stops after a part: then done is not set.
+// pipe streams the rest of a large body by a pipe, where its source can do so
+// and the client takes it as it is. Where not, it does nothing, or stops after a
+// part: then done is not set.
 func (p *payload) pipe() error {
 	source, ok := p.Response.Body.(netloop.PipeReader)
-	if !ok || p.framing != wire.Sized || p.left < leastPiped {
+	if !ok || p.client.security != nil || p.framing != wire.Sized || p.left < leastPiped {
 		return nil
 	}
 	pipe, err := p.client.conn.Executor().NewPipe()
