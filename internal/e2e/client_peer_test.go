@@ -24,6 +24,11 @@ const peerFile = 1 << 20 // bytes of /file
 // peerGateway is a gateway in front of an endpoint with a little of everything.
 func peerGateway(t *testing.T) *gatewaytest.Gateway {
 	t.Helper()
+	return to(t, peerEndpoint(t))
+}
+
+func peerEndpoint(t *testing.T) string {
+	t.Helper()
 	mux := http.NewServeMux()
 	mux.HandleFunc("/hello", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") })
 	mux.HandleFunc("/stream", func(w http.ResponseWriter, _ *http.Request) {
@@ -48,7 +53,7 @@ func peerGateway(t *testing.T) *gatewaytest.Gateway {
 		fmt.Fprintf(w, "%s %d %s", r.Method, size, sha)
 	})
 	mux.HandleFunc("/refused", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) })
-	return to(t, gatewaytest.NewHTTP(t, mux))
+	return gatewaytest.NewHTTP(t, mux)
 }
 
 // peerFolder is a folder with the file that peers send.
