@@ -66,24 +66,28 @@ func (b *Breaker) enter(to State, now time.Time, reason string) {
 	b.epoch.Store(epoch&^epochState + epochStep | uint64(to))
 }
 
-// unlock releases mu and tells what happened while it was held.
+// unlock releases mu, after it has told what happened.
 func (b *Breaker) unlock() {
-	if len(b.untold) == 0 || b.telling {
-		b.mu.Unlock()
-		return
+	defer b.mu.Unlock()
+	if b.telling {
+		return // whoever tells goes on with it
 	}
 	b.telling = true
+	defer func() { b.telling = false }()
 	for len(b.untold) > 0 {
 		next := b.untold
 		b.untold = nil
-		b.mu.Unlock()
-		for _, t := range next {
-			b.told(t)
-		}
-		b.mu.Lock()
+		b.tell(next)
 	}
-	b.telling = false
+}
+
+// tell is unlocked for as long as it tells.
+func (b *Breaker) tell(transitions []Transition) {
 	b.mu.Unlock()
+	defer b.mu.Lock()
+	for _, t := range transitions {
+		b.told(t)
+	}
 }
 
 func share(part, all int) float64 { return float64(part) / float64(all) }

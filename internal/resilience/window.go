@@ -59,9 +59,8 @@ func (w *Window) slide(now time.Time) {
 		w.start = now
 		return
 	}
-	steps := since / w.width
-	w.start = w.start.Add(steps * w.width)
-	for range min(steps, buckets) {
+	w.start = now.Add(-(since % w.width))
+	for range min(since/w.width, buckets) {
 		w.at = (w.at + 1) % buckets
 		w.sum.subtract(w.parts[w.at])
 		w.parts[w.at] = Tally{}

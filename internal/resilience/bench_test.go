@@ -1,0 +1,144 @@
+package resilience
+
+import (
+	"testing"
+	"time"
+)
+
+// usual are the settings of a configuration that gives none.
+var usual = BreakerSettings{
+	Window: 10 * time.Second, MinRequests: 20, ErrorRate: 0.5, Consecutive: 5,
+	SlowAfter: 2 * time.Second, SlowRate: 0.8,
+	OpenFor: 30 * time.Second, MaxConcurrent: 3, Successes: 3,
+}
+
+// cost measures a step alone, on all processors at once, and what it allocates.
+// Time goes on by a tenth of a millisecond a step, so that windows slide.
+func cost(b *testing.B, step func(now time.Time)) {
+	b.Helper()
+	const tick = 100 * time.Microsecond
+	b.Run("alone", func(b *testing.B) {
+		b.ReportAllocs()
+		now := epoch
+		for b.Loop() {
+			now = now.Add(tick)
+			step(now)
+		}
+	})
+	b.Run("parallel", func(b *testing.B) {
+		b.ReportAllocs()
+		b.RunParallel(func(pb *testing.PB) {
+			now := epoch
+			for pb.Next() {
+				now = now.Add(tick)
+				step(now)
+			}
+		})
+	})
+}
+
+func BenchmarkBreaker(b *testing.B) {
+	b.Run("closed", func(b *testing.B) {
+		breaker := NewBreaker(usual, nil)
+		cost(b, func(now time.Time) { closedStep(breaker, now) })
+	})
+	b.Run("open", func(b *testing.B) {
+		breaker := opened(usual)
+		cost(b, func(time.Time) { breaker.Allow(epoch) })
+	})
+	b.Run("half_open", func(b *testing.B) {
+		s := usual
+		s.MaxConcurrent = 1 << 20
+		breaker := opened(s)
+		cost(b, func(time.Time) { probeStep(breaker) })
+	})
+	b.Run("ready", func(b *testing.B) {
+		breaker := NewBreaker(usual, nil)
+		cost(b, func(now time.Time) { breaker.Ready(now) })
+	})
+}
+
+// closedStep is one request through a breaker that stays closed.
+func closedStep(b *Breaker, now time.Time) {
+	p, _, _ := b.Allow(now)
+	p.Done(now, false, time.Millisecond)
+}
+
+// probeStep is a probe of a client that leaves.
+func probeStep(b *Breaker) {
+	now := epoch.Add(time.Hour)
+	p, _, _ := b.Allow(now)
+	p.Drop(now)
+}
+
+// opened is a breaker that opened at epoch.
+func opened(s BreakerSettings) *Breaker {
+	s.Consecutive = 1
+	b := NewBreaker(s, nil)
+	p, _, _ := b.Allow(epoch)
+	p.Done(epoch, true, 0)
+	return b
+}
+
+func BenchmarkBudget(b *testing.B) {
+	b.Run("exchange", func(b *testing.B) {
+		var budget Budget
+		cost(b, func(time.Time) { budget.Enter(); budget.Leave() })
+	})
+	b.Run("repetition", func(b *testing.B) {
+		var budget Budget
+		cost(b, func(time.Time) { takeStep(&budget) })
+	})
+}
+
+func takeStep(b *Budget) {
+	if b.Take(0.2) {
+		b.Give()
+	}
+}
+
+func BenchmarkOutcomes(b *testing.B) {
+	var o Outcomes
+	cost(b, func(now time.Time) { o.Record(now, false); o.Counts(now) })
+}
+
+func BenchmarkAverage(b *testing.B) {
+	var a Average
+	b.Run("observe", func(b *testing.B) {
+		cost(b, func(now time.Time) { a.Observe(now, time.Millisecond) })
+	})
+	b.Run("value", func(b *testing.B) {
+		cost(b, func(now time.Time) { a.Value(now) })
+	})
+}
+
+// TestNoAllocation holds what every request does to no allocation at all.
+func TestNoAllocation(t *testing.T) {
+	closed, open := NewBreaker(usual, nil), opened(usual)
+	probed := usual
+	probed.MaxConcurrent = 10
+	half := opened(probed)
+	var (
+		budget  Budget
+		out     Outcomes
+		eject   Ejection
+		average Average
+	)
+	now := epoch
+	for name, step := range map[string]func(){
+		"closed":    func() { closedStep(closed, now) },
+		"late":      func() { p, _, _ := closed.Allow(now); p.Done(now, false, 0); p.Late(now) },
+		"open":      func() { open.Allow(epoch) },
+		"half open": func() { probeStep(half) },
+		"ready":     func() { closed.Ready(now); open.Ready(now) },
+		"status":    func() { open.Status(now) },
+		"budget":    func() { budget.Enter(); takeStep(&budget); budget.Leave() },
+		"outcomes":  func() { out.Record(now, true); out.Counts(now) },
+		"ejection":  func() { eject.Eject(now, time.Second); eject.Out(now) },
+		"average":   func() { average.Observe(now, time.Millisecond); average.Value(now) },
+	} {
+		if n := testing.AllocsPerRun(100, func() { now = now.Add(time.Millisecond * 100); step() }); n != 0 {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+	}
+}
