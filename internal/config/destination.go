@@ -16,42 +16,50 @@ func (r *resolver) destinations(in *route, built *model.Route) {
 	for _, destination := range []struct {
 		key  string
 		here bool
-	}{{"upstream", in.Upstream != nil}, {"redirect", in.Redirect != nil}, {"respond", in.Respond != nil}} {
+	}{{"upstream", in.Upstream != nil}, {"split", in.Split != nil}, {"redirect", in.Redirect != nil}, {"respond", in.Respond != nil}} {
 		if destination.here {
 			written = append(written, destination.key)
 		}
 	}
 	switch len(written) {
 	case 0:
-		r.out.add(in.place, fmt.Sprintf("the route %s has no destination", short(built.ID)), "write upstream, redirect or respond")
+		r.out.add(in.place, fmt.Sprintf("the route %s has no destination", short(built.ID)), "write upstream, split, redirect or respond")
 	case 1:
 	default:
 		r.out.add(in.below(written[1]), fmt.Sprintf("the route %s has %d destinations, %s", short(built.ID), len(written), strings.Join(written, " and ")), "keep one of them")
 	}
 	if in.Upstream != nil {
-		built.Upstream = r.destination(in, *in.Upstream)
+		built.Upstream = r.upstreamNamed(in.below("upstream"), in.src.Dir, *in.Upstream)
+		r.checkFallbacks(built, built.Upstream)
 	}
+	built.Split = r.split(in, built)
+	built.Retry = r.retry(in, built)
 	if in.Redirect != nil {
 		built.Redirect = r.redirect(in, built)
 	}
 	if in.Respond != nil {
 		built.Respond = r.respond(in, built)
 	}
-	if in.Upstream == nil && len(written) > 0 {
+	if in.Upstream == nil && in.Split == nil && len(written) > 0 {
 		if in.StripPrefix {
-			r.out.add(in.below("strip_prefix"), "strip_prefix needs the destination upstream", "remove it")
+			r.out.add(in.below("strip_prefix"), "strip_prefix needs the destination upstream or split", "remove it")
 		}
 		if in.Rewrite != nil {
-			r.out.add(in.below("rewrite"), "rewrite needs the destination upstream", "remove it")
+			r.out.add(in.below("rewrite"), "rewrite needs the destination upstream or split", "remove it")
 		}
 	}
 }
 
 // template checks the placeholders of one of the route's own templates.
 func (r *resolver) template(in *route, built *model.Route, path string, t model.Template) {
+	r.parameters(func() place { return in.below(path) }, built, t)
+}
+
+// parameters checks that a route's path has the parameters that a template names.
+func (r *resolver) parameters(at func() place, built *model.Route, t model.Template) {
 	for _, part := range t.Parts {
 		if part.Source == model.FromParam && !hasParameter(built.Match.Path, part.Name) {
-			checkParameter(r.out, in.below(path), part.Name, built.ID, built.Match.Path)
+			checkParameter(r.out, at(), part.Name, built.ID, built.Match.Path)
 		}
 	}
 }
@@ -145,24 +153,32 @@ func (r *resolver) redirect(in *route, built *model.Route) *model.Redirect {
 }
 
 func (r *resolver) respond(in *route, built *model.Route) *model.Respond {
-	respond := &model.Respond{Status: in.Respond.Status}
+	return r.fixed(in.Respond, func(path string) place { return in.below("respond." + path) }, func(path string, t model.Template) {
+		r.template(in, built, "respond."+path, t)
+	})
+}
+
+// fixed builds a fixed response. at tells the place of one of its keys, check
+// looks at its templates.
+func (r *resolver) fixed(in *respond, at func(path string) place, check func(path string, t model.Template)) *model.Respond {
+	respond := &model.Respond{Status: in.Status}
 	if respond.Status < 200 || respond.Status > 599 {
-		r.out.add(in.below("respond.status"), fmt.Sprintf("status must be from 200 to 599, not %d", respond.Status), "")
+		r.out.add(at("status"), fmt.Sprintf("status must be from 200 to 599, not %d", respond.Status), "")
 	}
-	if body := in.Respond.Body; body != nil {
+	if body := in.Body; body != nil {
 		if s := respond.Status; (s == 204 || s == 205 || s == 304) && len(body.Parts) > 0 {
-			r.out.add(in.below("respond.body"), fmt.Sprintf("a response with the status %d has no body", s), "remove the body, or use the status 200")
+			r.out.add(at("body"), fmt.Sprintf("a response with the status %d has no body", s), "remove the body, or use the status 200")
 		}
-		r.template(in, built, "respond.body", body.Template)
+		check("body", body.Template)
 		respond.Body = &body.Template
 	}
-	sameFields(r.out, in.Respond.Headers)
-	for i := range in.Respond.Headers {
-		header := &in.Respond.Headers[i]
+	sameFields(r.out, in.Headers)
+	for i := range in.Headers {
+		header := &in.Headers[i]
 		if f := responseField(header.Key, header.Value.Template); f != nil {
 			r.out.add(header.key, f.message, f.hint)
 		}
-		r.template(in, built, "respond.headers."+header.Key, header.Value.Template)
+		check("headers."+header.Key, header.Value.Template)
 		respond.Fields = append(respond.Fields, model.FieldTemplate{Name: header.Key, Value: header.Value.Template})
 	}
 	return respond

@@ -109,20 +109,20 @@ type paths struct {
 
 type upstream struct {
 	located
-	Endpoints        []endpoint      `config:"endpoints" doc:"the addresses; a URL alone is a short form"`
-	DNS              Later           `config:"dns"`
-	Protocol         string          `config:"protocol" enum:"http1|h2|h2c|auto" doc:"what endpoints speak; auto is what they pick of h2 and HTTP/1.1 by ALPN" default:"http1; auto with https endpoints"`
-	LoadBalancer     loadBalancer    `config:"load_balancer" doc:"how endpoints are chosen"`
-	HealthCheck      Later           `config:"health_check"`
-	OutlierDetection Later           `config:"outlier_detection"`
-	PanicThreshold   Later           `config:"panic_threshold"`
-	SlowStart        Later           `config:"slow_start"`
-	CircuitBreaker   Later           `config:"circuit_breaker"`
-	Pool             pool            `config:"pool" doc:"connections to one endpoint; 0 is without bound"`
-	Timeouts         attemptTimeouts `config:"timeouts" doc:"bounds of one attempt; 0: the route's timeout alone rules"`
-	RateLimit        Later           `config:"rate_limit"`
-	TLS              *clientTLS      `config:"tls" doc:"how TLS is spoken to https endpoints"`
-	ProxyProtocol    string          `config:"proxy_protocol" enum:"v1|v2" doc:"the version of the PROXY header that begins each connection, with the client's address" default:"none"`
+	Endpoints        []endpoint        `config:"endpoints" doc:"the addresses; a URL alone is a short form"`
+	DNS              *dns              `config:"dns" doc:"instead of endpoints: where they are looked up" default:"none"`
+	Protocol         string            `config:"protocol" enum:"http1|h2|h2c|auto" doc:"what endpoints speak; auto is what they pick of h2 and HTTP/1.1 by ALPN" default:"http1; auto with https endpoints"`
+	LoadBalancer     loadBalancer      `config:"load_balancer" doc:"how endpoints are chosen"`
+	HealthCheck      *healthCheck      `config:"health_check" doc:"how endpoints are asked for their health" default:"off"`
+	OutlierDetection *outlierDetection `config:"outlier_detection" doc:"when an endpoint gets nothing for a while because of its answers" default:"off"`
+	PanicThreshold   *Percent          `config:"panic_threshold" doc:"with a smaller share of the endpoints available health and ejection are ignored; 0%: never" default:"30% with health_check, else 0%"`
+	SlowStart        Duration          `config:"slow_start" doc:"how long an endpoint that comes back takes to get its whole share"`
+	CircuitBreaker   *circuitBreaker   `config:"circuit_breaker" doc:"when the upstream gets nothing for a while" default:"off"`
+	Pool             pool              `config:"pool" doc:"connections to one endpoint; 0 is without bound"`
+	Timeouts         attemptTimeouts   `config:"timeouts" doc:"bounds of one attempt; 0: the route's timeout alone rules"`
+	RateLimit        Later             `config:"rate_limit"`
+	TLS              *clientTLS        `config:"tls" doc:"how TLS is spoken to https endpoints"`
+	ProxyProtocol    string            `config:"proxy_protocol" enum:"v1|v2" doc:"the version of the PROXY header that begins each connection, with the client's address" default:"none"`
 }
 
 // SetDefaults sets the defaults of SPEC 3.
@@ -152,15 +152,6 @@ func (e *endpoint) setText(s scalar) *fault {
 	return nil
 }
 
-type loadBalancer struct {
-	Policy string `config:"policy" enum:"round_robin" later:"least_connections|p2c_ewma|random|consistent_hash|sticky_cookie" doc:"the algorithm; round_robin is smooth and weighted"`
-	HashOn Later  `config:"hash_on"`
-	Name   Later  `config:"name"`
-
-	ConsistentHash Later `config:"consistent_hash"`
-	StickyCookie   Later `config:"sticky_cookie"`
-}
-
 type pool struct {
 	MaxIdle        int      `config:"max_idle_per_endpoint" doc:"connections that are kept without work"`
 	IdleTimeout    Duration `config:"idle_timeout" doc:"how long they are kept"`
@@ -185,18 +176,18 @@ type route struct {
 	StripPrefix  bool      `config:"strip_prefix" doc:"drops the matched path_prefix; at least / is left"`
 	Rewrite      *rewrite  `config:"rewrite" doc:"what the endpoint is asked instead"`
 	Upstream     *string   `config:"upstream" doc:"a destination: the name of an upstream, or a URL as a short form"`
+	Split        []side    `config:"split" doc:"a destination: several upstreams, each with its share" default:"none"`
 	Redirect     *redirect `config:"redirect" doc:"a destination: another URL"`
 	Respond      *respond  `config:"respond" doc:"a destination: a fixed response"`
 	Timeout      Duration  `config:"timeout" doc:"from the end of the request to the response's head, all attempts and waits together; 0 is without bound"`
 	IdleTimeout  *Duration `config:"idle_timeout" doc:"no byte in either direction for so long; 0 is without bound" default:"60s; 5m for event streams, gRPC streams and upgraded connections"`
 	TotalTimeout Duration  `config:"total_timeout" doc:"the whole exchange; 0 is without bound"`
 
-	Retry       Later `config:"retry"`
-	Split       Later `config:"split"`
-	Sticky      Later `config:"sticky"`
-	ForceHeader Later `config:"force_header"`
-	Failover    Later `config:"failover"`
-	Release     Later `config:"release"`
+	Retry       *retry  `config:"retry" doc:"when an exchange is tried again" default:"off: a request is only replayed where its reused connection was dead"`
+	Sticky      *sticky `config:"sticky" doc:"with split: what keeps a user on one side" default:"off"`
+	ForceHeader *string `config:"force_header" doc:"with split: the request's field whose value, where it is the version of a side, leads there" default:"X-Canary-Version"`
+	Failover    bool    `config:"failover" doc:"with split: true: a side without an available endpoint gives its share to the others"`
+	Release     Later   `config:"release"`
 }
 
 // SetDefaults sets the defaults of SPEC 3.

@@ -84,6 +84,7 @@ func plain(text string) string {
 var plurals = map[string]string{
 	"text": "texts", "mapping": "mappings", "URL, or mapping": "URLs, or mappings", "address or range": "addresses or ranges",
 	"name, or kind with options": "names, or kinds with options", "whole number": "whole numbers", "text with placeholders": "texts with placeholders",
+	"word or status": "words and statuses",
 }
 
 func plural(name string) string {
@@ -154,6 +155,12 @@ func (w *referenceWriter) nameOf(v reflect.Value) string {
 			return "path"
 		case *weight:
 			return "whole number or percentage"
+		case *key:
+			return "key"
+		case *statuses:
+			return "status, range, or list of them"
+		case *retryReason:
+			return "word or status"
 		case *endpoint:
 			return "URL, or mapping"
 		case *condition:

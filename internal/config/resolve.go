@@ -139,6 +139,10 @@ func (r *resolver) resolve() {
 		r.upstreamsOf(d)
 	}
 	for _, d := range r.documents {
+		r.fallbacks(d)
+	}
+	r.fallbackCycles()
+	for _, d := range r.documents {
 		r.blocksOf(d)
 	}
 	if len(r.listeners) == 0 && !r.incomplete {

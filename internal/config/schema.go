@@ -101,6 +101,11 @@ func (w *schemaWriter) schema(v reflect.Value) object {
 			return object{{"$ref", "#/$defs/middleware"}}
 		case *Template:
 			return object{{"type", "string"}}
+		case *key:
+			return object{{"type", "string"}, {"description", keyWant}}
+		case *statuses:
+			one := w.schema(w.fresh(reflect.TypeFor[statusRange]()))
+			return object{{"anyOf", []any{one, object{{"type", "array"}, {"items", one}}}}}
 		case mapValue:
 			return object{{"type", "object"}, {"additionalProperties", w.schema(w.fresh(value.mapValue()))}}
 		case scalarType:
@@ -133,7 +138,7 @@ func (w *schemaWriter) fresh(t reflect.Type) reflect.Value {
 // scalarSchema describes a type of this package that is one scalar.
 func scalarSchema(value scalarType) object {
 	switch value.(type) {
-	case *Size, *weight:
+	case *Size, *weight, *statusRange, *retryReason:
 		return object{{"type", []string{"integer", "string"}}, {"description", value.want()}}
 	case *Duration, *ByteRate:
 		return object{{"anyOf", []any{object{{"type", "string"}}, object{{"const", 0}}}}, {"description", value.want()}}

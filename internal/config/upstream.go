@@ -11,6 +11,7 @@ import (
 // upstreamUse is a named upstream and whether a route uses it.
 type upstreamUse struct {
 	key   place
+	in    *upstream       // nil where it is a URL
 	built *model.Upstream // nil where it is broken
 	used  bool
 }
@@ -20,7 +21,7 @@ func (r *resolver) upstreamsOf(d *document) {
 	for i := range d.Upstreams {
 		e := &d.Upstreams[i]
 		if use := r.upstreams[e.Key]; use.key == e.key && !e.Value.broken && e.Value.src != nil {
-			use.built = r.upstream(e.Key, &e.Value)
+			use.in, use.built = &e.Value, r.upstream(e.Key, &e.Value)
 			r.gateway.Upstreams = append(r.gateway.Upstreams, use.built)
 		}
 	}
@@ -28,29 +29,15 @@ func (r *resolver) upstreamsOf(d *document) {
 
 func (r *resolver) upstream(name string, u *upstream) *model.Upstream {
 	built := newUpstream(name, u)
-	if len(u.Endpoints) == 0 {
-		r.out.add(u.below("endpoints"), fmt.Sprintf("the upstream %s has no endpoints", name), "write endpoints: [http://HOST:PORT]")
-	}
-	seen := newNames(len(u.Endpoints))
-	for i := range u.Endpoints {
-		e := &u.Endpoints[i]
-		endpoint, f := parseEndpoint(e.src.Dir, e.URL)
-		if f != nil {
-			r.out.add(e.below("url"), "url "+f.message, f.hint)
-		}
-		if e.Version != "" && !isToken(e.Version) {
-			r.out.add(e.below("version"), fmt.Sprintf("version must be a label such as v1, not %s", short(e.Version)), "")
-		}
-		endpoint.Weight, endpoint.Version = e.Weight.share, e.Version
-		if f == nil && seen[endpoint.Address+endpoint.BasePath] {
-			r.out.warn(e.below("url"), fmt.Sprintf("the upstream %s has the endpoint %s twice", name, e.URL), "use weight to give it a greater share")
-		}
-		seen.note(endpoint.Address + endpoint.BasePath)
-		built.Endpoints = append(built.Endpoints, endpoint)
-	}
-	r.weights(name, u, built)
+	built.DNS = r.dns(u)
+	r.endpoints(name, u, built)
+	built.Balancer = r.balancer(u)
 	built.TLS = r.clientTLS(u.TLS)
 	r.spoken(name, u, built)
+	built.Health = r.healthCheck(name, u, built.Protocol)
+	built.Outlier = r.outlier(u)
+	built.PanicThreshold, built.SlowStart = r.panicThreshold(u), time.Duration(u.SlowStart)
+	built.Breaker = r.breaker(u)
 	for _, limit := range []struct {
 		key   string
 		value int
@@ -65,9 +52,45 @@ func (r *resolver) upstream(name string, u *upstream) *model.Upstream {
 	return built
 }
 
+// endpoints takes the endpoints that are written out.
+func (r *resolver) endpoints(name string, u *upstream, built *model.Upstream) {
+	switch {
+	case u.DNS != nil && u.Endpoints != nil:
+		r.out.add(u.below("dns"), fmt.Sprintf("the upstream %s has endpoints and dns, which takes their place", name), "keep one of them")
+	case u.DNS == nil && len(u.Endpoints) == 0:
+		r.out.add(u.below("endpoints"), fmt.Sprintf("the upstream %s has no endpoints", name), "write endpoints: [http://HOST:PORT], or dns: {name: NAME, port: PORT}")
+	}
+	weights := make([]weight, len(u.Endpoints))
+	seen := newNames(len(u.Endpoints))
+	for i := range u.Endpoints {
+		e := &u.Endpoints[i]
+		endpoint, f := parseEndpoint(e.src.Dir, e.URL)
+		if f != nil {
+			r.out.add(e.below("url"), "url "+f.message, f.hint)
+		}
+		if e.Version != "" && !isToken(e.Version) {
+			r.out.add(e.below("version"), fmt.Sprintf("version must be a label such as v1, not %s", short(e.Version)), "")
+		}
+		weights[i] = e.Weight
+		endpoint.Weight, endpoint.Version = e.Weight.share, e.Version
+		if f == nil && seen[endpoint.Address+endpoint.BasePath] {
+			r.out.warn(e.below("url"), fmt.Sprintf("the upstream %s has the endpoint %s twice", name, e.URL), "use weight to give it a greater share")
+		}
+		seen.note(endpoint.Address + endpoint.BasePath)
+		built.Endpoints = append(built.Endpoints, endpoint)
+	}
+	divisor := r.weights(u.below("endpoints"), "the upstream "+name, "endpoint", weights)
+	for i := range built.Endpoints {
+		built.Endpoints[i].Weight /= divisor
+	}
+}
+
 // spoken settles what endpoints speak, and whether that goes with their schemes.
 func (r *resolver) spoken(name string, u *upstream, built *model.Upstream) {
 	secure, plain := 0, 0
+	if built.DNS != nil {
+		secure, plain = boolInt(built.DNS.Scheme == "https"), boolInt(built.DNS.Scheme == "http")
+	}
 	for _, e := range built.Endpoints {
 		if e.Scheme == "https" {
 			secure++
@@ -85,34 +108,33 @@ func (r *resolver) spoken(name string, u *upstream, built *model.Upstream) {
 	case u.Protocol == model.UpstreamH2C && secure > 0:
 		r.out.add(u.below("protocol"), fmt.Sprintf("h2c is spoken without TLS, and the upstream %s has an https endpoint", name), "write h2, or http:// for the endpoint")
 	}
-	if u.TLS != nil && secure == 0 && len(u.Endpoints) > 0 {
-		r.out.add(u.below("tls"), fmt.Sprintf("the upstream %s has tls, but no endpoint with https", name), "write https:// for the endpoints")
+	if u.TLS != nil && secure == 0 && plain > 0 {
+		r.out.add(u.below("tls"), fmt.Sprintf("the upstream %s has tls, but no endpoint with https", name), "write https:// for the endpoints, or scheme: https with dns")
 	}
 }
 
-// weights checks the weights of endpoints together, and makes percentages
-// small whole numbers.
-func (r *resolver) weights(name string, u *upstream, built *model.Upstream) {
-	sum, percent, divisor := 0, 0, 0
-	for _, e := range u.Endpoints {
-		sum += e.Weight.share
-		percent += boolInt(e.Weight.percent)
-		divisor = gcd(divisor, e.Weight.share)
+// weights checks the weights of endpoints, or of the sides of a split, together.
+// They are to be divided by what it returns, which makes percentages small whole
+// numbers.
+func (r *resolver) weights(where place, whose, one string, list []weight) (divisor int) {
+	sum, percent := 0, 0
+	for _, w := range list {
+		sum += w.share
+		percent += boolInt(w.percent)
+		divisor = gcd(divisor, w.share)
 	}
-	report := func(message, hint string) { r.out.add(u.below("endpoints"), message, hint) }
 	switch {
-	case len(u.Endpoints) == 0:
+	case len(list) == 0:
 	case sum == 0:
-		report(fmt.Sprintf("all weights of the upstream %s are 0", name), "give one endpoint a weight above 0")
-	case percent > 0 && percent < len(u.Endpoints):
-		report(fmt.Sprintf("the upstream %s has weights with and without percent signs", name), "write all of them as percentages, or none")
+		r.out.add(where, fmt.Sprintf("all weights of %s are 0", whose), "give one "+one+" a weight above 0")
+	case percent > 0 && percent < len(list):
+		r.out.add(where, fmt.Sprintf("%s has weights with and without percent signs", whose), "write all of them as percentages, or none")
 	case percent > 0 && sum != 100_00:
-		report(fmt.Sprintf("the weights of the upstream %s add up to %v, not to 100%%", name, weight{sum, true}), "")
+		r.out.add(where, fmt.Sprintf("the weights of %s add up to %v, not to 100%%", whose, weight{sum, true}), "")
 	case percent > 0:
-		for i := range built.Endpoints {
-			built.Endpoints[i].Weight /= divisor
-		}
+		return divisor
 	}
+	return 1
 }
 
 func gcd(a, b int) int {
@@ -135,11 +157,12 @@ func newUpstream(name string, u *upstream) *model.Upstream {
 	}
 }
 
-// destination returns the upstream that a route names: one of its own where it
-// is a URL, shared by all routes with the same. nil: a problem was reported.
-func (r *resolver) destination(in *route, name string) *model.Upstream {
+// upstreamNamed returns the upstream that a place names: one of its own where
+// the name is a URL, shared by all places with the same. Relative paths are
+// relative to dir. nil: a problem was reported.
+func (r *resolver) upstreamNamed(where place, dir, name string) *model.Upstream {
 	if path, ok := strings.CutPrefix(name, unixPrefix); ok && path != "" {
-		name = unixPrefix + absolute(in.src.Dir, path) // the same text is another path in another directory
+		name = unixPrefix + absolute(dir, path) // the same text is another path in another directory
 	}
 	use := r.upstreams[name]
 	switch {
@@ -147,9 +170,9 @@ func (r *resolver) destination(in *route, name string) *model.Upstream {
 		use.used = true
 		return use.built
 	case isURL(name):
-		endpoint, f := parseEndpoint(in.src.Dir, name)
+		endpoint, f := parseEndpoint(dir, name)
 		if f != nil {
-			r.out.add(in.below("upstream"), "upstream "+f.message, f.hint)
+			r.out.add(where, "upstream "+f.message, f.hint)
 			return nil
 		}
 		var defaults upstream
@@ -170,6 +193,6 @@ func (r *resolver) destination(in *route, name string) *model.Upstream {
 	if hint == "" {
 		hint = "define it under upstreams, or write a URL"
 	}
-	r.out.add(in.below("upstream"), fmt.Sprintf("there is no upstream %s", short(name)), hint)
+	r.out.add(where, fmt.Sprintf("there is no upstream %s", short(name)), hint)
 	return nil
 }

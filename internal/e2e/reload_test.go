@@ -93,7 +93,7 @@ func TestRefusedDocuments(t *testing.T) {
 		{"a placeholder", extra("  - {id: x, match: {path: /x}, redirect: {to: \"/{nope}\"}}"), "nope", at(7)},
 		{"an unset variable", extra("  - {id: x, match: {path: /x}, upstream: \"${NOT_SET_ANYWHERE}\"}"), "NOT_SET_ANYWHERE", at(7)},
 		{"a file for a value that is not there", extra("  - {id: x, match: {path: /x}, respond: {body: \"${file:missing}\"}}"), "missing", at(7)},
-		{"what comes later", extra("  - {id: x, match: {path: /x}, upstream: up, retry: {attempts: 2}}"), "not supported yet", at(7)},
+		{"what comes later", extra("  - {id: x, match: {path: /x}, upstream: up, release: {steps: [5%]}}"), "not supported yet", at(7)},
 		{"a key twice", put("admin: {}\n" + reloadConfig(url, "")), "admin", at(4)},
 		{"no YAML", put("listeners: ["), "not valid YAML", at(1)},
 		{"two documents in one file", put("admin: {}\n---\nadmin: {}\n"), "one YAML document", at(2)},
