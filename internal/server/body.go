@@ -143,6 +143,8 @@ func (b *body) classify(err error) *pipeline.Error {
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return b.pace.tooSlow()
+	case leftQUIC(err):
+		return pipeline.NewError(pipeline.ClientClosed, fmt.Errorf("%w: %w", pipeline.ErrClientGone, err))
 	case b.halfClose && (ended || b.gone() && !errors.As(err, &broken)):
 		return pipeline.NewError(pipeline.BadRequest, fmt.Errorf("the body is incomplete: %w", err))
 	case ended, b.gone(), errors.As(err, &broken):

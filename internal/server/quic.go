@@ -147,6 +147,20 @@ func withoutBody(rc *http.ResponseController, r *http.Request, timeout time.Dura
 	return false
 }
 
+// leftQUIC tells whether reading a stream of HTTP/3 failed because the client has
+// ended the stream, or the connection is over. The request's context may tell so
+// only later.
+func leftQUIC(err error) bool {
+	var ended *http3.Error
+	if errors.As(err, &ended) && ended.Remote {
+		return true
+	}
+	var idle *quic.IdleTimeoutError
+	var broken *quic.TransportError
+	var forgotten *quic.StatelessResetError
+	return errors.As(err, &idle) || errors.As(err, &broken) || errors.As(err, &forgotten)
+}
+
 // begun is a body whose first byte was read.
 type begun struct {
 	io.ReadCloser
