@@ -55,7 +55,7 @@ func TestChoose(t *testing.T) {
 		cases   string
 		proxies string // empty: all
 	}{
-		{"", "small-1 small-8 small-64 small-256 small-1024 connect answer-100k answer-1m upload-1m idle", ""},
+		{"", "small-1 small-8 small-64 small-256 small-1024 connect answer-100k answer-1m upload-1m idle tls-64 tls-256 tls-connect tls-resume tls-100k h2 h2c h2-100k tls-idle", ""},
 		{"small-1", "small-1", ""}, // whole names
 		{"small-1|sluice-.*", "small-1", "nginx sluice-loop sluice-goroutine"},
 		{"caddy|idle|upload-1m", "upload-1m idle", "nginx caddy"},
@@ -114,13 +114,16 @@ func TestReplaceSection(t *testing.T) {
 	}
 }
 
-// example has every proxy in every case, in two rounds. Against nginx the others
+// example has every proxy in every case that it knows, in two rounds. Against nginx the others
 // take twice and four times the processor time.
 func example() *results {
 	r := &results{Machine: "a machine", Rounds: minRounds, Duration: time.Second, Fields: map[string]fields{}}
 	for round := range 2 {
 		for _, c := range loads() {
 			for _, p := range proxies() {
+				if !c.in(p) {
+					continue
+				}
 				s := sample{Round: round, Case: c.name, Proxy: p.name, Resident: 1 << 20}
 				o := &outcome{Requests: 1000, Seconds: 1, P50: 1000, P99: 2000, P999: 3000}
 				if p.name == "direct" {
@@ -136,7 +139,10 @@ func example() *results {
 				if c.idle {
 					s.Connections, s.PerConnection = 10, 1024
 				} else {
-					s.Saturated, s.Half = o, o
+					s.Saturated = o
+				}
+				if c.rated() {
+					s.Half = o
 				}
 				r.Samples = append(r.Samples, s)
 			}
@@ -203,8 +209,21 @@ func TestRender(t *testing.T) {
 			circles++
 		}
 	}
-	if shown := len(proxies()) - 2; circles != shown*len(loads()) { // the legend's instead of the idle case
-		t.Errorf("the plot has %d dots", circles)
+	dots := len(proxies()) - 2 // the legend's: neither nginx nor no proxy
+	for _, c := range loads() {
+		for _, p := range proxies() {
+			if !c.idle && c.in(p) && p.command != nil && p.name != baseline {
+				dots++
+			}
+		}
+	}
+	if circles != dots {
+		t.Errorf("the plot has %d dots instead of %d", circles, dots)
+	}
+	_, streams, _ := strings.Cut(page, "### h2: ")
+	streams, _, _ = strings.Cut(streams, "### ")
+	if strings.Contains(streams, "half load") || strings.Contains(streams, "TCP relay") || !strings.Contains(streams, "saturated p50") {
+		t.Errorf("the page tells of HTTP/2 what was not measured, or not what was: %s", streams)
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 // programs are the paths of what is run.
 type programs struct {
 	sluice, nginx, haproxy, caddy, reverseproxy, relay string
-	endpoint, load                                     string
+	endpoint, load, h2load                             string
 }
 
 // build makes the programs that no package brings, and finds the others.
@@ -41,7 +41,7 @@ func build(ctx context.Context, o options, proxies []proxy, progress speech) (pr
 	for _, installed := range []struct {
 		name string
 		path *string
-	}{{"nginx", &p.nginx}, {"haproxy", &p.haproxy}} {
+	}{{"nginx", &p.nginx}, {"haproxy", &p.haproxy}, {"h2load", &p.h2load}} {
 		if *installed.path, err = exec.LookPath(installed.name); err != nil {
 			return p, fmt.Errorf("%w (scripts/bench-setup installs it)", err)
 		}
@@ -52,7 +52,7 @@ func build(ctx context.Context, o options, proxies []proxy, progress speech) (pr
 	}
 	steps := [][]string{
 		{compiler, "-O2", "-Wall", "-o", p.endpoint, "bench/endpoint/endpoint.c"},
-		{compiler, "-O2", "-Wall", "-o", p.load, "bench/load/load.c", "-lm"},
+		{compiler, "-O2", "-Wall", "-o", p.load, "bench/load/load.c", "-lm", "-lssl", "-lcrypto"},
 		{"go", "-C", "bench", "build", "-trimpath", "-ldflags=-s -w", "-o", p.reverseproxy, "./reverseproxy"},
 		{"go", "-C", "bench", "build", "-trimpath", "-ldflags=-s -w", "-o", p.relay, "./relay"},
 	}

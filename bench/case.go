@@ -19,7 +19,13 @@ type load struct {
 	upload      bool
 	fresh       bool // a connection for each request
 	idle        bool // connections that do nothing after one request: memory
+	tls         bool // clients speak TLS 1.3
+	resumed     bool // with fresh and tls: a connection resumes the session of the last
+	streams     int  // clients speak HTTP/2, with so many requests at once on a connection; 0: HTTP/1.1
 }
+
+// host is what clients of the load call the proxy.
+const host = "bench.example"
 
 func loads() []load {
 	var all []load
@@ -32,7 +38,42 @@ func loads() []load {
 		load{name: "answer-1m", title: "answers of 1 MiB, 8 connections", connections: 8, path: "/1m", length: 1 << 20},
 		load{name: "upload-1m", title: "requests of 1 MiB, 8 connections", connections: 8, path: "/upload", length: 1 << 20, upload: true},
 		load{name: "idle", title: "idle keep-alive connections", connections: 10000, path: "/", length: 256, idle: true},
+
+		load{name: "tls-64", title: "TLS, 256 bytes of JSON, keep-alive, 64 connections", connections: 64, path: "/", length: 256, tls: true},
+		load{name: "tls-256", title: "TLS, 256 bytes of JSON, keep-alive, 256 connections", connections: 256, path: "/", length: 256, tls: true},
+		load{name: "tls-connect", title: "TLS, 256 bytes of JSON, a full handshake for each request, 64 at a time", connections: 64, path: "/", length: 256, fresh: true, tls: true},
+		load{name: "tls-resume", title: "TLS, 256 bytes of JSON, a resumed session for each request, 64 at a time", connections: 64, path: "/", length: 256, fresh: true, tls: true, resumed: true},
+		load{name: "tls-100k", title: "TLS, answers of 100 KiB, 32 connections", connections: 32, path: "/100k", length: 100 << 10, tls: true},
+		load{name: "h2", title: "HTTP/2 over TLS, 256 bytes of JSON, 8 connections of 32 streams", connections: 8, streams: 32, path: "/", length: 256, tls: true},
+		load{name: "h2c", title: "HTTP/2 in clear, 256 bytes of JSON, 8 connections of 32 streams", connections: 8, streams: 32, path: "/", length: 256},
+		load{name: "h2-100k", title: "HTTP/2 over TLS, answers of 100 KiB, 8 connections of 4 streams", connections: 8, streams: 4, path: "/100k", length: 100 << 10, tls: true},
+		load{name: "tls-idle", title: "idle keep-alive connections over TLS", connections: 2000, path: "/", length: 256, idle: true, tls: true},
 	)
+}
+
+// in tells whether there is anything to measure of a proxy: what does not know
+// HTTP knows neither TLS nor HTTP/2, and without a proxy no memory is one's.
+func (l load) in(p proxy) bool {
+	return (!p.opaque || !l.tls && l.streams == 0) && (!l.idle || p.command != nil)
+}
+
+// rated tells whether the load is also put on at a given rate. h2load knows none
+// whose latency counts from when a request was due.
+func (l load) rated() bool { return !l.idle && l.streams == 0 }
+
+func (l load) scheme() string {
+	if l.tls {
+		return "https"
+	}
+	return "http"
+}
+
+func (l load) url(address string) string { return l.scheme() + "://" + address + l.path }
+
+// inClear is the load as the endpoint itself knows it.
+func (l load) inClear() load {
+	l.tls, l.resumed, l.streams = false, false, 0
+	return l
 }
 
 func count(n int, what string) string {
@@ -59,6 +100,12 @@ func (l load) arguments() []string {
 	}
 	if l.idle {
 		a = append(a, "-i")
+	}
+	if l.tls {
+		a = append(a, "-t")
+	}
+	if l.resumed {
+		a = append(a, "-s")
 	}
 	return a
 }

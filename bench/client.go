@@ -27,6 +27,7 @@ type outcome struct {
 	WrongLength int64 `json:"wrong_length"`
 	Broken      int64 `json:"broken"`
 	Forgotten   int64 `json:"forgotten"`
+	Resumed     int64 `json:"resumed"` // handshakes of TLS
 
 	P50  int64 `json:"p50_ns"`
 	P99  int64 `json:"p99_ns"`
@@ -57,14 +58,18 @@ func (o *outcome) user() float64 {
 
 func (o *outcome) system() float64 { return o.cpu() - o.user() }
 
-// client runs the load program.
+// client runs the programs that make load.
 type client struct {
-	program string
+	program string // of HTTP/1.1
+	h2load  string // of HTTP/2, where rates are unknown
 }
 
 // put puts load on the address and calls held while the connections are still
 // open. A rate of 0 saturates. Any wrong answer is an error.
 func (c client) put(ctx context.Context, address string, l load, rate float64, warm, duration time.Duration, ids []int, held func() error) (*outcome, error) {
+	if l.streams > 0 {
+		return c.putStreams(ctx, address, l, warm, duration, ids, held)
+	}
 	seconds := func(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', 3, 64) }
 	arguments := append([]string{"-a", address, "-w", seconds(warm), "-d", seconds(duration)}, l.arguments()...)
 	if rate > 0 {
@@ -110,6 +115,10 @@ func (c client) put(ctx context.Context, address string, l load, rate float64, w
 	}
 	if !l.idle && rate == 0 && o.Requests == 0 {
 		return nil, fmt.Errorf("load %s: not one request in time", strings.Join(arguments, " "))
+	}
+	// The first of each connection cannot be, and one is under way at either end.
+	if l.resumed && o.Requests > o.Resumed+2*int64(l.connections) {
+		return nil, fmt.Errorf("load: of %d sessions only %d were resumed", o.Requests, o.Resumed)
 	}
 	if len(ids) > 0 && !l.idle && o.CPU == 0 {
 		return nil, fmt.Errorf("load: processes %v took no time", ids)

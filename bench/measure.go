@@ -23,6 +23,7 @@ type bench struct {
 	client      client
 	verifier    *verifier
 	ports       *ports
+	certificate certificate
 	endpoint    string // its address
 	directory   string
 	descriptors int
@@ -31,6 +32,7 @@ type bench struct {
 	settle      time.Duration // until memory is read with idle connections
 	speech
 	rates   map[string]float64 // of half load, by case
+	looked  map[string]bool    // proxies whose fields were looked at, with what clients spoke
 	results *results
 }
 
@@ -48,11 +50,16 @@ func measure(ctx context.Context, o options, cases []load, proxies []proxy, prog
 		return nil, err
 	}
 	defer func() { _ = os.RemoveAll(directory) }()
+	shown, err := makeCertificate(directory)
+	if err != nil {
+		return nil, err
+	}
 	b := &bench{
-		programs: p, client: client{program: p.load}, verifier: newVerifier(), ports: &ports{},
+		programs: p, client: client{program: p.load, h2load: p.h2load}, certificate: shown, verifier: newVerifier(shown.roots), ports: &ports{},
 		directory: directory, descriptors: descriptors, duration: o.duration, warm: 300 * time.Millisecond, settle: time.Second,
 		speech: progress,
 		rates:  map[string]float64{},
+		looked: map[string]bool{},
 		results: &results{
 			Machine: machine(ctx), Time: time.Now().UTC(), Rounds: o.rounds, Duration: o.duration,
 			Versions: p.versions(ctx), Fields: map[string]fields{}, Rates: map[string]float64{},
@@ -68,7 +75,7 @@ func measure(ctx context.Context, o options, cases []load, proxies []proxy, prog
 	}
 	defer endpoint.stop()
 	for _, c := range cases {
-		if err := b.verifier.verify(ctx, b.endpoint, c, true); err != nil {
+		if err := b.verifier.verify(ctx, b.endpoint, c.inClear(), true); err != nil {
 			return nil, fmt.Errorf("the endpoint: %w", err)
 		}
 	}
@@ -103,11 +110,12 @@ func machine(ctx context.Context) string {
 	return strings.TrimPrefix(strings.TrimSpace(string(said)), "machine: ")
 }
 
-// settings chooses addresses for a proxy and writes its configuration.
-func (b *bench) settings(ctx context.Context, p proxy, directory string) (settings, error) {
+// settings chooses addresses for a proxy and writes its configuration for a case.
+func (b *bench) settings(ctx context.Context, c load, p proxy, directory string) (settings, error) {
 	s := settings{
 		Endpoint: b.endpoint, Directory: directory, programs: b.programs,
 		Cores: runtime.NumCPU(), Connections: 10100, Descriptors: b.descriptors,
+		TLS: c.tls, HTTP2: c.streams > 0, Scheme: c.scheme(), Certificate: b.certificate.file, Key: b.certificate.key,
 	}
 	var err error
 	if s.Listen, err = b.ports.address(ctx); err != nil {
@@ -140,14 +148,14 @@ func (b *bench) start(ctx context.Context, name string, command []string, addres
 // through the baseline when it is saturated. Every proxy gets the same.
 func (b *bench) calibrate(ctx context.Context, cases []load, proxies []proxy) error {
 	for _, c := range cases {
-		if c.idle {
+		if !c.rated() {
 			continue
 		}
 		for _, p := range proxies {
 			if p.name != baseline {
 				continue
 			}
-			err := b.with(ctx, p, func(address string, ids []int) error {
+			err := b.with(ctx, c, p, func(address string, ids []int) error {
 				o, err := b.client.put(ctx, address, c, 0, b.warm, b.duration, ids, nil)
 				if err == nil {
 					b.rates[c.name] = o.perSecond() / 2
@@ -164,8 +172,9 @@ func (b *bench) calibrate(ctx context.Context, cases []load, proxies []proxy) er
 	return nil
 }
 
-// with runs a proxy for as long as do takes. ids are its processes.
-func (b *bench) with(ctx context.Context, p proxy, do func(address string, ids []int) error) error {
+// with runs a proxy, set up for a case, for as long as do takes. ids are its
+// processes.
+func (b *bench) with(ctx context.Context, c load, p proxy, do func(address string, ids []int) error) error {
 	if p.command == nil {
 		return do(b.endpoint, nil)
 	}
@@ -173,7 +182,7 @@ func (b *bench) with(ctx context.Context, p proxy, do func(address string, ids [
 	if err := os.MkdirAll(directory, 0o755); err != nil {
 		return err
 	}
-	s, err := b.settings(ctx, p, directory)
+	s, err := b.settings(ctx, c, p, directory)
 	if err != nil {
 		return err
 	}
@@ -182,12 +191,8 @@ func (b *bench) with(ctx context.Context, p proxy, do func(address string, ids [
 		return err
 	}
 	defer started.stop()
-	if !p.opaque && b.results.Fields[p.name].Request == nil {
-		request, response, err := b.verifier.fields(ctx, s.Listen)
-		if err != nil {
-			return fmt.Errorf("%w: %s", err, started.printed())
-		}
-		b.results.Fields[p.name] = fields{Request: request, Response: response}
+	if err := b.lookAtFields(ctx, c, p, s.Listen); err != nil {
+		return fmt.Errorf("%w: %s", err, started.printed())
 	}
 	processes := 1
 	if p.workers {
@@ -206,14 +211,32 @@ func (b *bench) with(ctx context.Context, p proxy, do func(address string, ids [
 	return nil
 }
 
+// lookAtFields holds a proxy to the fields it has to set, once for each thing
+// that clients speak, and keeps what it added the first time.
+func (b *bench) lookAtFields(ctx context.Context, c load, p proxy, address string) error {
+	form := fmt.Sprintf("%s, TLS %t, HTTP/2 %t", p.name, c.tls, c.streams > 0)
+	if p.opaque || b.looked[form] {
+		return nil
+	}
+	request, response, err := b.verifier.fields(ctx, address, c)
+	if err != nil {
+		return err
+	}
+	b.looked[form] = true
+	if _, known := b.results.Fields[p.name]; !known {
+		b.results.Fields[p.name] = fields{Request: request, Response: response}
+	}
+	return nil
+}
+
 // sample measures one proxy in one case once; nil where there is nothing to
 // measure.
 func (b *bench) sample(ctx context.Context, c load, p proxy, round int) (*sample, error) {
 	s := &sample{Round: round, Case: c.name, Proxy: p.name}
-	if c.idle && p.command == nil {
+	if !c.in(p) {
 		return nil, nil
 	}
-	err := b.with(ctx, p, func(address string, ids []int) error {
+	err := b.with(ctx, c, p, func(address string, ids []int) error {
 		if err := b.verifier.verify(ctx, address, c, false); err != nil {
 			return err
 		}
@@ -225,7 +248,7 @@ func (b *bench) sample(ctx context.Context, c load, p proxy, round int) (*sample
 			s.Resident, err = resident(ids)
 			return err
 		})
-		if err != nil {
+		if err != nil || !c.rated() {
 			return err
 		}
 		s.Half, err = b.client.put(ctx, address, c, b.rates[c.name], b.warm, b.duration*2/3, ids, nil)

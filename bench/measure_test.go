@@ -28,7 +28,7 @@ func compiled(t *testing.T) programs {
 	p := programs{endpoint: made("endpoint"), load: made("load"), relay: made("relay"), reverseproxy: made("reverseproxy")}
 	for _, command := range [][]string{
 		{"cc", "-O2", "-Wall", "-Werror", "-o", p.endpoint, "endpoint/endpoint.c"},
-		{"cc", "-O2", "-Wall", "-Werror", "-o", p.load, "load/load.c", "-lm"},
+		{"cc", "-O2", "-Wall", "-Werror", "-o", p.load, "load/load.c", "-lm", "-lssl", "-lcrypto"},
 		{"go", "build", "-o", p.relay, "./relay"},
 		{"go", "build", "-o", p.reverseproxy, "./reverseproxy"},
 	} {
@@ -39,16 +39,26 @@ func compiled(t *testing.T) programs {
 	return p
 }
 
+func newBench(t *testing.T, p programs) *bench {
+	t.Helper()
+	directory := t.TempDir()
+	shown, err := makeCertificate(directory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &bench{
+		programs: p, client: client{program: p.load, h2load: "h2load"}, certificate: shown, verifier: newVerifier(shown.roots), ports: &ports{},
+		directory: directory, descriptors: 1024, duration: 150 * time.Millisecond, warm: 10 * time.Millisecond, speech: speech{io.Discard},
+		rates: map[string]float64{}, looked: map[string]bool{}, results: &results{Fields: map[string]fields{}},
+	}
+}
+
 // TestLoads puts every load on the endpoint, through a proxy that reads HTTP and
 // one that does not. It times nothing.
 func TestLoads(t *testing.T) {
 	p := compiled(t)
 	ctx := t.Context()
-	b := &bench{
-		programs: p, client: client{program: p.load}, verifier: newVerifier(), ports: &ports{},
-		directory: t.TempDir(), descriptors: 1024, duration: 150 * time.Millisecond, warm: 10 * time.Millisecond, speech: speech{io.Discard},
-		rates: map[string]float64{}, results: &results{Fields: map[string]fields{}},
-	}
+	b := newBench(t, p)
 	var err error
 	if b.endpoint, err = b.ports.address(ctx); err != nil {
 		t.Fatal(err)
@@ -60,7 +70,7 @@ func TestLoads(t *testing.T) {
 	}
 	defer endpoint.stop()
 	for _, c := range loads() {
-		if err := b.verifier.verify(ctx, b.endpoint, c, true); err != nil {
+		if err := b.verifier.verify(ctx, b.endpoint, c.inClear(), true); err != nil {
 			t.Fatalf("the endpoint: %v", err)
 		}
 		c.connections = min(c.connections, 16)
@@ -76,14 +86,18 @@ func TestLoads(t *testing.T) {
 			}
 			switch {
 			case s == nil:
-				if !c.idle || p.name != "direct" {
+				if c.in(p) {
 					t.Errorf("%s, %s: nothing was measured", c.name, p.name)
 				}
 			case c.idle:
 				if s.Connections != 16 || s.Resident <= 0 {
 					t.Errorf("%s, %s: %s", c.name, p.name, s)
 				}
-			case s.Saturated.Requests == 0 || s.Half.Scheduled == 0 || p.command != nil && (s.Saturated.CPU <= 0 || s.Resident <= 0):
+			case c.rated() != (s.Half != nil) || s.Half != nil && s.Half.Scheduled == 0:
+				t.Errorf("%s, %s: half load %+v", c.name, p.name, s.Half)
+			case c.resumed && s.Saturated.Resumed == 0 || !c.resumed && s.Saturated.Resumed > 0:
+				t.Errorf("%s, %s: %d sessions were resumed", c.name, p.name, s.Saturated.Resumed)
+			case s.Saturated.Requests == 0 || p.command != nil && (s.Saturated.CPU <= 0 || s.Resident <= 0):
 				t.Errorf("%s, %s: %+v, %+v, %d bytes", c.name, p.name, s.Saturated, s.Half, s.Resident)
 			}
 		}
@@ -96,10 +110,7 @@ func TestLoads(t *testing.T) {
 // TestWrong shows that no wrong answer passes for a right one, neither before
 // the load nor under it.
 func TestWrong(t *testing.T) {
-	program := filepath.Join(t.TempDir(), "load")
-	if out, err := exec.CommandContext(t.Context(), "cc", "-O2", "-o", program, "load/load.c", "-lm").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	program := compiledLoad(t)
 	right := strings.Repeat("a", 256)
 	l := load{connections: 2, path: "/", length: 256}
 	for _, test := range []struct {
@@ -118,7 +129,7 @@ func TestWrong(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			address := scripted(t, test.answer)
-			v := newVerifier()
+			v := newVerifier(nil)
 			v.right["/"] = sha256.Sum256([]byte(right))
 			holds(t, "before", v.verify(t.Context(), address, l, false), test.before)
 			_, err := client{program: program}.put(t.Context(), address, l, 0, 0, 100*time.Millisecond, nil, nil)
@@ -127,6 +138,15 @@ func TestWrong(t *testing.T) {
 			holds(t, "at a rate", err, test.under)
 		})
 	}
+}
+
+func compiledLoad(t *testing.T) (program string) {
+	t.Helper()
+	program = filepath.Join(t.TempDir(), "load")
+	if out, err := exec.CommandContext(t.Context(), "cc", "-O2", "-o", program, "load/load.c", "-lm", "-lssl", "-lcrypto").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return program
 }
 
 func holds(t *testing.T, when string, err error, want string) {
@@ -180,10 +200,7 @@ func scripted(t *testing.T, answer func(n int) string) (address string) {
 // one connection and 20 ms for each answer, most of 200 requests a second wait
 // for those before them.
 func TestLate(t *testing.T) {
-	program := filepath.Join(t.TempDir(), "load")
-	if out, err := exec.CommandContext(t.Context(), "cc", "-O2", "-o", program, "load/load.c", "-lm").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	program := compiledLoad(t)
 	slow := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		<-time.After(20 * time.Millisecond)
 		_, _ = io.WriteString(w, strings.Repeat("a", 256))
@@ -200,13 +217,18 @@ func TestLate(t *testing.T) {
 
 // TestFields holds that a proxy which sets less than the others is found out.
 func TestFields(t *testing.T) {
-	lazy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		fmt.Fprintf(w, "GET /head HTTP/1.1\r\nHost: %s\r\nVia: 1.1 x\r\n\r\n", r.Host)
-	}))
-	defer lazy.Close()
-	_, _, err := newVerifier().fields(t.Context(), lazy.Listener.Addr().String())
-	if err == nil || !strings.Contains(err.Error(), "received no X-Forwarded-For") {
-		t.Error(err)
+	for said, want := range map[string]string{
+		"Via: 1.1 x\r\n": "received no X-Forwarded-For",
+		"Via: 1.1 x\r\nX-Forwarded-For: 127.0.0.1\r\nX-Forwarded-Host: x\r\nX-Forwarded-Proto: https\r\nX-Real-IP: x\r\nX-Request-ID: x\r\n": "X-Forwarded-Proto: https instead of http",
+	} {
+		lazy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Via", "1.1 x")
+			w.Header().Set("X-Request-ID", "x")
+			fmt.Fprintf(w, "GET /head HTTP/1.1\r\nHost: %s\r\n%s\r\n", r.Host, said)
+		}))
+		_, _, err := newVerifier(nil).fields(t.Context(), lazy.Listener.Addr().String(), load{})
+		lazy.Close()
+		holds(t, said, err, want)
 	}
 }
 

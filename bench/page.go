@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -168,11 +169,12 @@ func (r *results) markdown() string {
 	r.jobs(b, proxies)
 	for _, c := range cases {
 		fmt.Fprintf(b, "### %s: %s\n\n", c.name, c.title)
+		there := slices.DeleteFunc(slices.Clone(proxies), func(p proxy) bool { return !r.has(c.name, p.name) })
 		if c.idle {
-			r.idleTable(b, c, proxies)
+			r.idleTable(b, c, there)
 		} else {
-			r.costTable(b, c, proxies)
-			r.latencyTable(b, c, proxies)
+			r.costTable(b, c, there)
+			r.latencyTable(b, c, there)
 		}
 	}
 	return strings.TrimSuffix(b.String(), "\n")
@@ -213,35 +215,45 @@ func (r *results) costTable(b *strings.Builder, c load, proxies []proxy) {
 			parts = number(r.absolute(c.name, p.name, onSaturated((*outcome).user)).median) + " + " +
 				number(r.absolute(c.name, p.name, onSaturated((*outcome).system)).median)
 		}
-		rows = append(rows, []string{
-			p.title, r.cell(c.name, p.name, cpu()), parts, r.cell(c.name, p.name, cpuAtHalf()),
-			r.cell(c.name, p.name, perSecond()), r.cell(c.name, p.name, memory()),
-		})
+		row := []string{p.title, r.cell(c.name, p.name, cpu()), parts}
+		if c.rated() {
+			row = append(row, r.cell(c.name, p.name, cpuAtHalf()))
+		}
+		rows = append(rows, append(row, r.cell(c.name, p.name, perSecond()), r.cell(c.name, p.name, memory())))
 	}
-	r.table(b, []string{"proxy", "CPU per request, µs", "user + system, µs", "CPU per request at half load, µs", "requests per second", "memory, MiB"}, rows)
+	head := []string{"proxy", "CPU per request, µs", "user + system, µs"}
+	if c.rated() {
+		head = append(head, "CPU per request at half load, µs")
+	}
+	r.table(b, append(head, "requests per second", "memory, MiB"), rows)
 }
 
 func (r *results) latencyTable(b *strings.Builder, c load, proxies []proxy) {
 	var rows [][]string
+	loads, head := []bool{true, false}, []string{"half load p50", "p99", "p99.9", "saturated p50", "p99", "p99.9"}
+	if !c.rated() {
+		loads, head = loads[1:], head[3:]
+	}
 	for _, p := range proxies {
 		row := []string{p.title}
-		for _, half := range []bool{true, false} {
+		for _, half := range loads {
 			for _, q := range []float64{.5, .99, .999} {
 				row = append(row, r.cell(c.name, p.name, latency(half, q)))
 			}
 		}
 		rows = append(rows, row)
 	}
-	fmt.Fprintf(b, "Latency in µs; half load is %s requests per second, the same for all; – is a proxy that\ndid not keep up with it, or a quantile of too few requests.\n\n", number(r.Rates[c.name]))
-	r.table(b, []string{"proxy", "half load p50", "p99", "p99.9", "saturated p50", "p99", "p99.9"}, rows)
+	if c.rated() {
+		fmt.Fprintf(b, "Latency in µs; half load is %s requests per second, the same for all; – is a proxy that\ndid not keep up with it, or a quantile of too few requests.\n\n", number(r.Rates[c.name]))
+	} else {
+		fmt.Fprintf(b, "Latency in µs; – is a quantile of too few requests.\n\n")
+	}
+	r.table(b, append([]string{"proxy"}, head...), rows)
 }
 
 func (r *results) idleTable(b *strings.Builder, c load, proxies []proxy) {
 	var rows [][]string
 	for _, p := range proxies {
-		if !r.has(c.name, p.name) {
-			continue
-		}
 		toBaseline := "**1**"
 		if p.name != baseline {
 			toBaseline = r.ratio(c.name, p.name, baseline, perConnection()).ratio()

@@ -48,7 +48,12 @@ type settings struct {
 	File                    string // its configuration
 	Cores, Connections      int
 	Descriptors             int
-	programs                programs
+	// What clients speak at Listen: TLS, and HTTP/2 if only in clear; over TLS
+	// that is theirs to choose.
+	TLS, HTTP2       bool
+	Scheme           string
+	Certificate, Key string // files
+	programs         programs
 }
 
 //go:embed configuration
@@ -94,10 +99,16 @@ func proxies() []proxy {
 			},
 		},
 		{
-			name:    "reverseproxy",
-			title:   "`httputil.ReverseProxy`",
-			colour:  "#cc79a7",
-			command: func(s settings) []string { return []string{s.programs.reverseproxy, s.Listen, s.Endpoint} },
+			name:   "reverseproxy",
+			title:  "`httputil.ReverseProxy`",
+			colour: "#cc79a7",
+			command: func(s settings) []string {
+				command := []string{s.programs.reverseproxy, s.Listen, s.Endpoint}
+				if s.TLS {
+					command = append(command, s.Certificate, s.Key)
+				}
+				return command
+			},
 		},
 		{
 			name:    "relay",

@@ -41,13 +41,17 @@ func (s *sample) String() string {
 	if s.Saturated == nil {
 		return fmt.Sprintf("%d connections, %.1f KiB each, %.1f MiB in all", s.Connections, s.PerConnection/1024, float64(s.Resident)/(1<<20))
 	}
-	late := ""
-	if !s.Half.kept() {
-		late = " (not kept up with)"
+	half := ""
+	if s.Half != nil {
+		half = fmt.Sprintf("half load p50 %.0f, p99 %.0f, p99.9 %.0f µs", float64(s.Half.P50)/1000, float64(s.Half.P99)/1000, float64(s.Half.P999)/1000)
+		if !s.Half.kept() {
+			half += " (not kept up with)"
+		}
+		half += "; "
 	}
-	return fmt.Sprintf("%7.1f µs of CPU (%.0f%% user), %6.0f/s, p99 %6.0f µs; half load p50 %.0f, p99 %.0f, p99.9 %.0f µs%s; %.1f MiB",
+	return fmt.Sprintf("%7.1f µs of CPU (%.0f%% user), %6.0f/s, p99 %6.0f µs; %s%.1f MiB",
 		s.Saturated.cpu(), 100*s.Saturated.user()/max(s.Saturated.cpu(), 1e-9), s.Saturated.perSecond(), float64(s.Saturated.P99)/1000,
-		float64(s.Half.P50)/1000, float64(s.Half.P99)/1000, float64(s.Half.P999)/1000, late, float64(s.Resident)/(1<<20))
+		half, float64(s.Resident)/(1<<20))
 }
 
 func readResults(file string) (*results, error) {

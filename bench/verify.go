@@ -7,6 +7,8 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
 	"fmt"
 	"io"
 	"net"
@@ -21,15 +23,22 @@ var mandatory = []string{"X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Ho
 
 // verifier knows what is right: what the endpoint itself answers.
 type verifier struct {
-	client *http.Client
-	right  map[string][sha256.Size]byte // by path
+	http1, http2 *http.Client
+	right        map[string][sha256.Size]byte // by path
 }
 
-func newVerifier() *verifier {
-	return &verifier{
-		client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true}},
-		right:  map[string][sha256.Size]byte{},
+func newVerifier(roots *x509.CertPool) *verifier {
+	client := func(http2 bool) *http.Client {
+		speaks := &http.Protocols{}
+		speaks.SetHTTP1(!http2)
+		speaks.SetHTTP2(http2)
+		speaks.SetUnencryptedHTTP2(http2)
+		return &http.Client{Transport: &http.Transport{
+			DisableKeepAlives: true, DisableCompression: true, Protocols: speaks,
+			TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS13},
+		}}
 	}
+	return &verifier{http1: client(false), http2: client(true), right: map[string][sha256.Size]byte{}}
 }
 
 // verify sends one request of this load and looks at the whole answer.
@@ -38,7 +47,7 @@ func (v *verifier) verify(ctx context.Context, address string, l load, direct bo
 	if l.upload {
 		method, body = http.MethodPost, bytes.Repeat([]byte("x"), l.length)
 	}
-	_, text, err := v.send(ctx, method, address, l.path, body)
+	_, text, err := v.send(ctx, method, l, l.url(address), body)
 	if err != nil {
 		return err
 	}
@@ -60,10 +69,11 @@ func (v *verifier) verify(ctx context.Context, address string, l load, direct bo
 	return nil
 }
 
-// fields tells which fields a proxy adds to a request and to a response, and
-// holds it to the mandatory ones.
-func (v *verifier) fields(ctx context.Context, address string) (request, response []string, err error) {
-	header, text, err := v.send(ctx, http.MethodGet, address, "/head", nil)
+// fields tells which fields a proxy adds to a request and to a response of a
+// load, and holds it to the mandatory ones.
+func (v *verifier) fields(ctx context.Context, address string, l load) (request, response []string, err error) {
+	l.path = "/head"
+	header, text, err := v.send(ctx, http.MethodGet, l, l.url(address), nil)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -99,23 +109,34 @@ func (v *verifier) fields(ctx context.Context, address string) (request, respons
 	if client, _, _ := net.SplitHostPort(address); got.Header.Get("X-Forwarded-For") != client {
 		return nil, nil, fmt.Errorf("the endpoint received X-Forwarded-For: %s", got.Header.Get("X-Forwarded-For"))
 	}
+	if scheme := got.Header.Get("X-Forwarded-Proto"); scheme != l.scheme() {
+		return nil, nil, fmt.Errorf("the endpoint received X-Forwarded-Proto: %s instead of %s", scheme, l.scheme())
+	}
 	return request, response, nil
 }
 
-// send makes one request and reads the answer, which has to be 200.
-func (v *verifier) send(ctx context.Context, method, address, path string, body []byte) (http.Header, []byte, error) {
-	request, err := http.NewRequestWithContext(ctx, method, "http://"+address+path, bytes.NewReader(body))
+// send makes one request and reads the answer, which has to be 200 and of the
+// load's version of HTTP.
+func (v *verifier) send(ctx context.Context, method string, l load, url string, body []byte) (http.Header, []byte, error) {
+	client, version := v.http1, 1
+	if l.streams > 0 {
+		client, version = v.http2, 2
+	}
+	request, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
 	if err != nil {
 		return nil, nil, err
 	}
-	answer, err := v.client.Do(request)
+	answer, err := client.Do(request)
 	if err != nil {
 		return nil, nil, err
 	}
 	defer func() { _ = answer.Body.Close() }()
 	text, err := io.ReadAll(answer.Body)
 	if err == nil && answer.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s %s: %s: %.200s", method, path, answer.Status, text)
+		err = fmt.Errorf("%s %s: %s: %.200s", method, url, answer.Status, text)
+	}
+	if err == nil && answer.ProtoMajor != version {
+		err = fmt.Errorf("%s %s: the answer is %s", method, url, answer.Proto)
 	}
 	return answer.Header, text, err
 }

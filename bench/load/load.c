@@ -1,5 +1,6 @@
 /*
- * The client of `make bench`: HTTP/1.1 load from one thread and one epoll.
+ * The client of `make bench`: HTTP/1.1 load from one thread and one epoll, in
+ * clear or over TLS.
  *
  * Without -r it is closed: every connection sends its next request when the
  * last answer is whole, which saturates what it talks to. With -r it is open:
@@ -13,8 +14,14 @@
  * its connections until its standard input ends, so that the proxy's memory
  * can be read meanwhile, and exits 1 if any answer was wrong.
  *
+ * TLS (-t) is OpenSSL's, 1.3 with one suite, so that every proxy does the same
+ * work. With -n each request brings a full handshake; with -s a connection
+ * shows the session of the one before it, and one that is not resumed is an
+ * error. Whose certificate it gets the client does not ask: the look before the
+ * load has done so.
+ *
  * It is no general client: it wants Content-Length in every answer, and drops
- * bodies in the kernel without looking at them.
+ * bodies (in clear: in the kernel) without looking at them.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -22,6 +29,8 @@
 #include <math.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,7 +46,7 @@
 typedef long long i64;
 
 enum { HEAD_MAX = 8192, PIDS_MAX = 64, CONNECTING_MAX = 128, SOURCES = 64 };
-enum state { CLOSED, IDLE, CONNECTING, SENDING, HEAD, BODY };
+enum state { CLOSED, IDLE, CONNECTING, HANDSHAKE, SENDING, HEAD, BODY };
 
 struct conn {
 	int fd, number;
@@ -47,13 +56,16 @@ struct conn {
 	size_t sent;
 	size_t have;   /* bytes in in[] */
 	i64 left;      /* of the answer's body */
+	SSL *tls;      /* NULL: in clear */
+	SSL_SESSION *session; /* of the last connection here, to be resumed */
 	char in[HEAD_MAX];
 };
 
 /* What was asked for. */
 static struct sockaddr_in target;
 static const char *path = "/";
-static int connections = 1, fresh, idle_only;
+static int connections = 1, fresh, idle_only, resume;
+static SSL_CTX *tls; /* NULL: in clear */
 static size_t upload;
 static i64 expected = -1, warm = 300000000, duration = 1000000000;
 static double rate;
@@ -76,7 +88,7 @@ static size_t due_head, due_tail, due_mask;
 enum { SUB = 128, BUCKETS = 64 * SUB };
 static int measuring, draining;
 static i64 window_start, window_end, completed, scheduled, unfinished, longest;
-static i64 wrong_status, wrong_length, broken, forgotten;
+static i64 wrong_status, wrong_length, broken, forgotten, resumed;
 static char first_error[256];
 static unsigned histogram[BUCKETS];
 
@@ -95,9 +107,12 @@ static i64 now(void)
 
 static void fault(i64 *count, const char *what, int error)
 {
+	const char *why = error == EPROTO ? ERR_reason_error_string(ERR_peek_error()) : NULL;
+	if (!why)
+		why = error ? strerror(error) : "";
 	++*count;
 	if (!first_error[0])
-		snprintf(first_error, sizeof first_error, "%.128s%s%.100s", what, error ? ": " : "", error ? strerror(error) : "");
+		snprintf(first_error, sizeof first_error, "%.128s%s%.100s", what, *why ? ": " : "", why);
 }
 
 static int bucket(i64 ns)
@@ -200,12 +215,89 @@ static void open_conn(struct conn *c)
 	if (connect(c->fd, (struct sockaddr *)&target, sizeof target) && errno != EINPROGRESS)
 		die("connect");
 	watch(c);
+	if (!tls)
+		return;
+	if (!(c->tls = SSL_new(tls)) || !SSL_set_fd(c->tls, c->fd) || !SSL_set_app_data(c->tls, c) ||
+	    !SSL_set_tlsext_host_name(c->tls, "bench.example") || (resume && c->session && !SSL_set_session(c->tls, c->session)))
+		die("TLS");
+	SSL_set_connect_state(c->tls);
 }
 
 static void close_conn(struct conn *c)
 {
+	if (c->tls) {
+		SSL_shutdown(c->tls); /* without a word, but else its session could not be resumed */
+		SSL_free(c->tls);
+		c->tls = NULL;
+	}
 	close(c->fd);
 	c->state = CLOSED;
+}
+
+/* keep_session has what the next connection resumes: tickets come when they like. */
+static int keep_session(SSL *s, SSL_SESSION *session)
+{
+	struct conn *c = SSL_get_app_data(s);
+	SSL_SESSION_free(c->session);
+	c->session = session;
+	return 1;
+}
+
+/* forget_errors is for what comes before an operation whose result as_call reads. */
+static void forget_errors(void)
+{
+	ERR_clear_error();
+	errno = 0;
+}
+
+/* as_call makes the result of a TLS operation that of a system call. */
+static ssize_t as_call(struct conn *c, int n)
+{
+	if (n > 0)
+		return n;
+	int error = errno;
+	switch (SSL_get_error(c->tls, n)) {
+	case SSL_ERROR_WANT_READ:
+	case SSL_ERROR_WANT_WRITE: errno = EAGAIN; return -1;
+	case SSL_ERROR_ZERO_RETURN: return 0;
+	case SSL_ERROR_SYSCALL: errno = error ? error : EPIPE; return -1;
+	}
+	if (ERR_GET_REASON(ERR_peek_error()) == SSL_R_UNEXPECTED_EOF_WHILE_READING)
+		return 0;
+	errno = EPROTO;
+	return -1;
+}
+
+static ssize_t put(struct conn *c, const char *from, size_t size)
+{
+	if (!c->tls)
+		return send(c->fd, from, size, MSG_NOSIGNAL);
+	forget_errors();
+	return as_call(c, SSL_write(c->tls, from, size));
+}
+
+static ssize_t get(struct conn *c, char *into, size_t size)
+{
+	if (!c->tls)
+		return recv(c->fd, into, size, 0);
+	forget_errors();
+	return as_call(c, SSL_read(c->tls, into, size));
+}
+
+/* drop is get for bytes that nobody wants; at most a mebibyte. */
+static ssize_t drop(struct conn *c, size_t size)
+{
+	if (!c->tls)
+		return recv(c->fd, scratch, size, MSG_TRUNC);
+	return get(c, scratch, size < sizeof scratch ? size : sizeof scratch);
+}
+
+/* drained tells whether a read of n bytes, where there was room for more, has
+ * taken all that is there; what comes then brings an event of its own. OpenSSL
+ * gives a record at a time and leaves it open. */
+static int drained(struct conn *c, ssize_t n, size_t room)
+{
+	return !c->tls && (size_t)n < room && !c->ended;
 }
 
 static void advance(struct conn *c);
@@ -274,6 +366,25 @@ static void fail(struct conn *c, const char *what, int error)
 	close_conn(c);
 }
 
+/* shake_hands tells whether there is a request to send now. */
+static int shake_hands(struct conn *c)
+{
+	forget_errors();
+	ssize_t n = as_call(c, SSL_do_handshake(c->tls));
+	if (n <= 0) {
+		if (n == 0 || errno != EAGAIN)
+			fail(c, n ? "handshake" : "closed within the handshake", n ? errno : 0);
+		return 0;
+	}
+	if (c->session && resume && !SSL_session_reused(c->tls)) {
+		fail(c, "a session was not resumed", 0);
+		return 0;
+	}
+	resumed += measuring && SSL_session_reused(c->tls);
+	c->state = fresh || c->due ? SENDING : IDLE;
+	return c->state == SENDING;
+}
+
 static void advance(struct conn *c)
 {
 	if (c->state == CONNECTING) {
@@ -288,14 +399,16 @@ static void advance(struct conn *c)
 		}
 		if (getpeername(c->fd, (struct sockaddr *)&peer, &peer_size))
 			return; /* not yet */
-		c->state = SENDING;
-		if (!fresh && !c->due) {
+		c->state = c->tls ? HANDSHAKE : SENDING;
+		if (!c->tls && !fresh && !c->due) {
 			c->state = IDLE;
 			return;
 		}
 	}
+	if (c->state == HANDSHAKE && !shake_hands(c))
+		return;
 	while (c->state == SENDING) {
-		ssize_t n = send(c->fd, request + c->sent, request_length - c->sent, MSG_NOSIGNAL);
+		ssize_t n = put(c, request + c->sent, request_length - c->sent);
 		if (n < 0) {
 			if (errno != EAGAIN && errno != EINTR)
 				fail(c, "send", errno);
@@ -313,7 +426,7 @@ static void receive(struct conn *c)
 {
 	while (c->state == HEAD) {
 		size_t room = sizeof c->in - c->have;
-		ssize_t n = recv(c->fd, c->in + c->have, room, 0);
+		ssize_t n = get(c, c->in + c->have, room);
 		if (n <= 0) {
 			if (n == 0 || (errno != EAGAIN && errno != EINTR))
 				fail(c, n ? "receive" : "closed before the answer", n ? errno : 0);
@@ -333,12 +446,12 @@ static void receive(struct conn *c)
 			finish(c);
 			return;
 		}
-		if ((size_t)n < room && !c->ended)
-			return; /* drained: what comes brings an event of its own */
+		if (drained(c, n, room))
+			return;
 	}
 	while (c->state == BODY) {
 		size_t want = c->left < 1 << 20 ? c->left : 1 << 20;
-		ssize_t n = recv(c->fd, scratch, want, MSG_TRUNC);
+		ssize_t n = drop(c, want);
 		if (n <= 0) {
 			if (n == 0 || (errno != EAGAIN && errno != EINTR))
 				fail(c, n ? "receive" : "closed within the answer", n ? errno : 0);
@@ -347,18 +460,18 @@ static void receive(struct conn *c)
 		c->left -= n;
 		if (c->left == 0)
 			finish(c);
-		else if ((size_t)n < want && !c->ended)
+		else if (drained(c, n, want))
 			return;
 	}
 }
 
 static void on_event(struct conn *c, unsigned events)
 {
-	if (c->state == CONNECTING || c->state == SENDING)
+	if (c->state == CONNECTING || c->state == HANDSHAKE || c->state == SENDING)
 		advance(c);
 	if (events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR)) {
 		c->ended |= (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0;
-		if (c->state == SENDING)
+		if (c->state == SENDING && !c->tls)
 			c->state = HEAD; /* an answer before the whole request is read too */
 		if (c->state == HEAD || c->state == BODY)
 			receive(c);
@@ -499,12 +612,25 @@ static void run(struct usage *before, struct usage *after)
 	drain();
 }
 
+/* secure has every connection speak TLS. */
+static void secure(void)
+{
+	if (!(tls = SSL_CTX_new(TLS_client_method())) || !SSL_CTX_set_min_proto_version(tls, TLS1_3_VERSION) ||
+	    !SSL_CTX_set_ciphersuites(tls, "TLS_AES_128_GCM_SHA256") || !SSL_CTX_set1_groups_list(tls, "X25519"))
+		die("TLS");
+	SSL_CTX_set_mode(tls, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_RELEASE_BUFFERS);
+	SSL_CTX_set_read_ahead(tls, 1);
+	SSL_CTX_set_quiet_shutdown(tls, 1);
+	SSL_CTX_set_session_cache_mode(tls, SSL_SESS_CACHE_CLIENT | SSL_SESS_CACHE_NO_INTERNAL);
+	SSL_CTX_sess_set_new_cb(tls, keep_session);
+}
+
 static void options(int argc, char **argv)
 {
 	int o;
 	char *colon, *pid;
 	target.sin_family = AF_INET;
-	while ((o = getopt(argc, argv, "a:c:u:b:l:w:d:r:p:ni")) > 0) {
+	while ((o = getopt(argc, argv, "a:c:u:b:l:w:d:r:p:nits")) > 0) {
 		switch (o) {
 		case 'a':
 			if (!(colon = strchr(optarg, ':')))
@@ -522,6 +648,8 @@ static void options(int argc, char **argv)
 		case 'r': rate = atof(optarg); break;
 		case 'n': fresh = 1; break;
 		case 'i': idle_only = 1; break;
+		case 't': secure(); break;
+		case 's': resume = 1; break;
 		case 'p':
 			for (pid = strtok(optarg, ","); pid && pid_count < PIDS_MAX; pid = strtok(NULL, ","))
 				pids[pid_count++] = atoi(pid);
@@ -531,7 +659,7 @@ static void options(int argc, char **argv)
 	}
 	if (!target.sin_port || connections < 1) {
 		fprintf(stderr, "usage: load -a ADDRESS:PORT [-c CONNECTIONS] [-u PATH] [-b UPLOAD] [-l LENGTH] "
-			"[-w WARM] [-d SECONDS] [-r RATE] [-p PID,...] [-n] [-i]\n");
+			"[-w WARM] [-d SECONDS] [-r RATE] [-p PID,...] [-n] [-i] [-t [-s]]\n");
 		exit(2);
 	}
 }
@@ -583,10 +711,10 @@ int main(int argc, char **argv)
 
 	printf("{\"requests\":%lld,\"seconds\":%.9f,\"scheduled\":%lld,\"unfinished\":%lld,"
 	       "\"wrong_status\":%lld,\"wrong_length\":%lld,\"broken\":%lld,\"forgotten\":%lld,"
-	       "\"p50_ns\":%lld,\"p99_ns\":%lld,\"p999_ns\":%lld,\"max_ns\":%lld,"
+	       "\"resumed\":%lld,\"p50_ns\":%lld,\"p99_ns\":%lld,\"p999_ns\":%lld,\"max_ns\":%lld,"
 	       "\"cpu_ns\":%lld,\"user_ticks\":%ld,\"system_ticks\":%ld}\n",
 	       completed, (window_end - window_start) / 1e9, scheduled, unfinished,
-	       wrong_status, wrong_length, broken, forgotten,
+	       wrong_status, wrong_length, broken, forgotten, resumed,
 	       quantile(.5), quantile(.99), quantile(.999), longest,
 	       after.total - before.total, after.user - before.user, after.system - before.system);
 	fflush(stdout);

@@ -20,18 +20,24 @@ import (
 )
 
 func main() {
-	if len(os.Args) != 3 {
-		fmt.Fprintln(os.Stderr, "usage: reverseproxy LISTEN ENDPOINT")
+	if len(os.Args) != 3 && len(os.Args) != 5 {
+		fmt.Fprintln(os.Stderr, "usage: reverseproxy LISTEN ENDPOINT [CERTIFICATE KEY]")
 		os.Exit(2)
 	}
-	if err := serve(os.Args[1], os.Args[2]); err != nil {
+	if err := serve(os.Args[1], os.Args[2], os.Args[3:]); err != nil {
 		fmt.Fprintln(os.Stderr, "reverseproxy:", err)
 		os.Exit(1)
 	}
 }
 
-func serve(listen, endpoint string) error {
+// serve speaks HTTP/1.1 and HTTP/2; over TLS where there are files for it.
+func serve(listen, endpoint string, files []string) error {
+	speaks := &http.Protocols{}
+	speaks.SetHTTP1(true)
+	speaks.SetHTTP2(true)
+	speaks.SetUnencryptedHTTP2(true)
 	server := &http.Server{
+		Protocols:         speaks,
 		Addr:              listen,
 		Handler:           newProxy(&url.URL{Scheme: "http", Host: endpoint}),
 		ReadHeaderTimeout: 10 * time.Second,
@@ -40,7 +46,11 @@ func serve(listen, endpoint string) error {
 	stopped, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(stopped, func() { _ = server.Close() })
-	if err := server.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
+	listening := server.ListenAndServe
+	if len(files) == 2 {
+		listening = func() error { return server.ListenAndServeTLS(files[0], files[1]) }
+	}
+	if err := listening(); !errors.Is(err, http.ErrServerClosed) {
 		return err
 	}
 	return nil
