@@ -156,6 +156,7 @@ global: [tag]
 upstreams: {users: {endpoints: ["http://127.0.0.1:1"]}}
 routes:
   - {id: any, match: {}, upstream: users}
+  - {id: share, priority: 101, match: {path: /s}, split: [{upstream: users, weight: 1, version: v1}, {upstream: "http://127.0.0.1:2", weight: 2}]}
   - {id: pattern, match: {path: "/u/:id"}, upstream: "http://127.0.0.1:2", middleware: [{body_limit: {max: 1}}]}
   - {id: all, priority: 7, listeners: [web], match: {hosts: [b.example.com, "*.a.example.com"], path_prefix: /p, methods: [GET, PUT], headers: {X-B: {regex: "^x$"}, X-A: "1"}, query: {q: {present: true}}, cookies: {c: {present: false}}, client_ip: [10.0.0.0/8, "::1"]}, skip: [tag], redirect: {to: "https://x/{host}", status: 301}}
 `)
@@ -176,6 +177,7 @@ routes:
 		{7, "all", "web", "GET|PUT b.example.com|*.a.example.com /p/… header X-A=1 header X-B=~ ^x$ query q=(present) cookie c=(absent) from 10.0.0.0/8|::1/128", "", "redirect 301 https://x/{host}"},
 		{100, "pattern", "", "/u/{id}", "headers from global tag, body_limit from route", "upstream http://127.0.0.1:2"},
 		{100, "any", "", "anything", "headers from global tag", "upstream users"},
+		{101, "share", "", "/s", "headers from global tag", "split 33.33% users (v1), 66.67% http://127.0.0.1:2"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

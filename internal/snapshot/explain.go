@@ -39,14 +39,6 @@ type Step struct {
 	From string `json:"from"` // global, route, with the name of a named one
 }
 
-// Destination is where a route leads.
-type Destination struct {
-	Kind     string `json:"kind"`               // upstream, redirect or respond
-	Upstream string `json:"upstream,omitempty"` // its name
-	Target   string `json:"target"`             // in words: the endpoints, the location, the status
-	Reason   string `json:"reason"`
-}
-
 // Explain tells how a request that came to a listener would be served, without
 // serving it. The request's Path is raw; without a listener's name the port of
 // its Host tells, else it is the first. The error is a *QuestionError: there is no
@@ -72,7 +64,7 @@ func (c *Compiled) Explain(request *message.Request, listener string, client net
 		return out, nil
 	}
 	route := c.Router.Routes()[found.Index]
-	out.Route, out.Middleware, out.Destination = route.ID, Steps(route), destinationOf(route)
+	out.Route, out.Middleware, out.Destination = route.ID, Steps(route), destinationOf(route, request)
 	return out, nil
 }
 
@@ -112,23 +104,6 @@ func Steps(route *model.Route) []Step {
 	return steps
 }
 
-func destinationOf(route *model.Route) *Destination {
-	switch {
-	case route.Respond != nil:
-		return &Destination{Kind: "respond", Target: fmt.Sprintf("status %d", route.Respond.Status), Reason: "the route answers by itself"}
-	case route.Redirect != nil:
-		return &Destination{Kind: "redirect", Target: fmt.Sprintf("%d %s", route.Redirect.Status, route.Redirect.To), Reason: "the route redirects"}
-	}
-	urls := make([]string, len(route.Upstream.Endpoints))
-	for i, endpoint := range route.Upstream.Endpoints {
-		urls[i] = endpoint.URL
-		if len(urls) > 1 {
-			urls[i] += fmt.Sprintf(" (weight %d)", endpoint.Weight)
-		}
-	}
-	return &Destination{Kind: "upstream", Upstream: route.Upstream.Name, Target: strings.Join(urls, ", "), Reason: "the route's upstream; " + route.Upstream.Balancer.Policy + " picks the endpoint"}
-}
-
 // Row is one route of the route table.
 type Row struct {
 	ID          string   `json:"id"`
@@ -163,14 +138,6 @@ func Table(table *router.Router) []Row {
 		rows = append(rows, Row{route.ID, route.Priority, listeners, matchOf(&route.Match), Steps(route), destinationText(route)})
 	}
 	return rows
-}
-
-func destinationText(route *model.Route) string {
-	destination := destinationOf(route)
-	if destination.Kind == "upstream" {
-		return "upstream " + destination.Upstream
-	}
-	return destination.Kind + " " + destination.Target
 }
 
 func matchOf(m *model.Match) Match {
