@@ -52,7 +52,7 @@ type Transition struct {
 }
 
 // Breaker is a circuit breaker. Where it is closed, letting a request through takes
-// one atomic load, and its result a lock that is held for some ten nanoseconds; neither
+// one atomic load, and its result a lock that is held for some tens of nanoseconds; neither
 // allocates.
 type Breaker struct {
 	settings BreakerSettings
@@ -80,7 +80,6 @@ type Breaker struct {
 // that brings about a transition may leave it to another that is still telling an
 // earlier one.
 func NewBreaker(s BreakerSettings, told func(Transition)) *Breaker {
-	s.MinRequests = max(s.MinRequests, 1)
 	s.MaxConcurrent = max(s.MaxConcurrent, 1)
 	s.Successes = max(s.Successes, 1)
 	return &Breaker{settings: s, told: told, window: NewWindow(s.Window)}

@@ -38,9 +38,9 @@ func (b *Budget) Take(share float64) bool {
 }
 
 // within tells whether n is at most a share of all. It divides: 29 of 100 is 29%, and
-// 0.29 times 100 is less than 29.
+// 0.29 times 100 is less than 29. None is a share of nothing.
 func within(n, all int64, share float64) bool {
-	return all > 0 && float64(n)/float64(all) <= share
+	return float64(n)/float64(all) <= share
 }
 
 // Give counts a repetition that has ended.
