@@ -32,8 +32,9 @@ type lookup struct {
 	hosts  map[string][]netip.Addr
 	known  map[question]reply // of the last one; only read
 
-	mu    sync.Mutex
-	asked map[question]reply
+	mu      sync.Mutex
+	asked   map[question]reply
+	learned bool // whether anything is known from now
 }
 
 // errNone is for a name without records.
@@ -41,7 +42,7 @@ var errNone = errors.New("nothing found")
 
 // lookup finds the addresses of m, and how long they hold. With an error there may be
 // some all the same; then a part could not be learned, and what was known of
-// that still counts.
+// that still counts. Where nothing could be learned there are none.
 func (r *resolver) lookup(ctx context.Context, m *model.DNS) ([]Address, time.Duration, error) {
 	l := &lookup{system: &r.system, known: r.known, asked: map[question]reply{}}
 	if m.Resolver != "" {
@@ -61,6 +62,9 @@ func (r *resolver) lookup(ctx context.Context, m *model.DNS) ([]Address, time.Du
 	r.turn++
 
 	weights, ttl, err := l.service(ctx, m)
+	if !l.learned {
+		return nil, 0, err
+	}
 	if len(weights) > 0 {
 		r.known = l.asked
 	}
@@ -155,6 +159,7 @@ type host struct {
 // host finds the addresses of a host.
 func (l *lookup) host(ctx context.Context, name string) (reply, error) {
 	if address, err := netip.ParseAddr(name); err == nil {
+		l.learn()
 		return reply{addresses: []netip.Addr{address.Unmap()}, ttl: forever}, nil
 	}
 	var err error
@@ -162,7 +167,9 @@ func (l *lookup) host(ctx context.Context, name string) (reply, error) {
 	for _, address := range l.hosts[hostsName(name)] {
 		got.add(address, true)
 	}
-	if got.empty() {
+	if !got.empty() {
+		l.learn()
+	} else {
 		got, err = l.search(ctx, name, dns.TypeA, dns.TypeAAAA)
 	}
 	// An address that this machine has no way to, as one of IPv6 where there is
@@ -191,7 +198,7 @@ func (l *lookup) search(ctx context.Context, name string, kinds ...uint16) (repl
 		}
 	}
 	if failed != nil {
-		return reply{}, fmt.Errorf("%s: %w", name, failed)
+		return reply{}, failed
 	}
 	words := make([]string, 0, len(kinds))
 	for _, kind := range kinds {
@@ -232,11 +239,19 @@ func (l *lookup) all(ctx context.Context, name string, kinds []uint16) (reply, e
 // question asks for records of one kind.
 func (l *lookup) question(ctx context.Context, q question) (reply, error) {
 	got, err := l.system.ask(ctx, l.at, l.begin, q)
-	if err != nil {
-		got = l.known[q]
+	if err == nil {
+		l.learn()
+	} else {
+		got, err = l.known[q], fmt.Errorf("%s records of %s: %w", dns.TypeToString[q.kind], q.name, err)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.asked[q] = got
 	return got, err
+}
+
+func (l *lookup) learn() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.learned = true
 }
