@@ -40,7 +40,7 @@ func keyHint(near, text, name string, named bool) string {
 		return "write " + near + ":" + name
 	case near != "":
 		return "write " + near + ":NAME"
-	case isToken(text):
+	case isToken(text) && natureOf(text) == isText:
 		return "write header:" + text + " for a header field"
 	}
 	return ""

@@ -75,6 +75,8 @@ func (r *resolver) retry(in *route, built *model.Route) *model.Retry {
 	for i, method := range t.Methods {
 		f := checkMethod(method)
 		switch {
+		case method == "*":
+			report(item("methods", i), fmt.Sprintf("methods[%d] has *, which is no method", i), "name the methods one by one")
 		case f != nil:
 			report(item("methods", i), fmt.Sprintf("methods[%d] %s", i, f.message), f.hint)
 		case methods[method]:

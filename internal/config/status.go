@@ -18,13 +18,16 @@ import (
 type statuses []statusRange
 
 func (s *statuses) decode(d *decoder, n *yaml.Node) {
-	if n.Kind == yaml.ScalarNode && !isNullNode(n) {
+	switch n.Kind {
+	case yaml.SequenceNode:
+		d.list(n, reflect.ValueOf(s).Elem())
+	case yaml.MappingNode:
+		d.mismatch(n, "a status, a range such as 200-399, or a list of them", "")
+	default:
 		var one statusRange
 		d.into(n, &one)
 		*s = statuses{one}
-		return
 	}
-	d.list(n, reflect.ValueOf(s).Elem())
 }
 
 // statusRange is one status, or all from one to another.

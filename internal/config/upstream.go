@@ -88,7 +88,9 @@ func (r *resolver) endpoints(name string, u *upstream, built *model.Upstream) {
 // spoken settles what endpoints speak, and whether that goes with their schemes.
 func (r *resolver) spoken(name string, u *upstream, built *model.Upstream) {
 	secure, plain := 0, 0
+	mend := func(scheme string) string { return scheme + ":// for the endpoints" }
 	if built.DNS != nil {
+		mend = func(scheme string) string { return "scheme: " + scheme + " with dns" }
 		secure, plain = boolInt(built.DNS.Scheme == "https"), boolInt(built.DNS.Scheme == "http")
 	}
 	for _, e := range built.Endpoints {
@@ -104,12 +106,12 @@ func (r *resolver) spoken(name string, u *upstream, built *model.Upstream) {
 	case u.Protocol == "":
 		built.Protocol = model.UpstreamHTTP1
 	case u.Protocol == model.UpstreamH2 && plain > 0:
-		r.out.add(u.below("protocol"), fmt.Sprintf("h2 is spoken over TLS, and the upstream %s has an endpoint without https", name), "write h2c, or https:// for the endpoint")
+		r.out.add(u.below("protocol"), fmt.Sprintf("h2 is spoken over TLS, and the upstream %s has an endpoint without https", name), "write h2c, or "+mend("https"))
 	case u.Protocol == model.UpstreamH2C && secure > 0:
-		r.out.add(u.below("protocol"), fmt.Sprintf("h2c is spoken without TLS, and the upstream %s has an https endpoint", name), "write h2, or http:// for the endpoint")
+		r.out.add(u.below("protocol"), fmt.Sprintf("h2c is spoken without TLS, and the upstream %s has an https endpoint", name), "write h2, or "+mend("http"))
 	}
 	if u.TLS != nil && secure == 0 && plain > 0 {
-		r.out.add(u.below("tls"), fmt.Sprintf("the upstream %s has tls, but no endpoint with https", name), "write https:// for the endpoints, or scheme: https with dns")
+		r.out.add(u.below("tls"), fmt.Sprintf("the upstream %s has tls, but no endpoint with https", name), "write "+mend("https"))
 	}
 }
 
