@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"strconv"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
@@ -95,7 +96,7 @@ func (a *API) routes(s *snapshot.Snapshot) any { return snapshot.Table(s.Router)
 func (a *API) upstreams(s *snapshot.Snapshot) any {
 	list := make([]upstream.Status, 0, len(s.Upstreams))
 	for _, group := range s.Upstreams {
-		list = append(list, group.Status())
+		list = append(list, group.Status(time.Now()))
 	}
 	return list
 }

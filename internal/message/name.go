@@ -53,6 +53,7 @@ const (
 	XRealIP
 	XRequestID
 	XResponseTime
+	XSluiceAttempts
 	nameCount
 )
 
@@ -101,6 +102,7 @@ var spelling = [nameCount]string{
 	XRealIP:                    "X-Real-IP",
 	XRequestID:                 "X-Request-ID",
 	XResponseTime:              "X-Response-Time",
+	XSluiceAttempts:            "X-Sluice-Attempts",
 }
 
 // slots is the size of the table of names: a power of two, well above nameCount.

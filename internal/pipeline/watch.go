@@ -22,6 +22,8 @@ type Watch struct {
 	total    time.Time     // when the exchange must be over; zero: never
 	called   bool          // total is what the client of a call has set
 	response time.Time     // when the head of the response must be there; zero: never, or not known yet
+	try      time.Time     // when that of the attempt under way must be; zero: never
+	perTry   time.Duration // how long it has
 	last     time.Time     // when the last byte passed
 	quiet    time.Duration // how long no byte may pass; 0: for ever
 	asking   bool          // the client is asked for more of its body
@@ -70,6 +72,14 @@ func (w *Watch) Came() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.giving = true
+}
+
+// Try gives the attempt that begins until at for the head of its response, which is
+// after; zero: for as long as the others let it. It lasts until the next call.
+func (w *Watch) Try(at time.Time, after time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.try, w.perTry = at, after
 }
 
 // Total is when the exchange must be over; zero: never.
@@ -131,7 +141,7 @@ func (w *Watch) Sent(now time.Time) {
 // for longer, or shorter.
 func (w *Watch) Answered(now time.Time, stream bool) {
 	w.mu.Lock()
-	w.last, w.head, w.response = now, true, time.Time{}
+	w.last, w.head, w.response, w.try = now, true, time.Time{}, time.Time{}
 	if stream {
 		w.quiet = w.limits.IdleStream
 	}
@@ -151,7 +161,7 @@ func (w *Watch) Deadline() time.Time {
 }
 
 func (w *Watch) deadline() time.Time {
-	deadline := earlier(w.total, w.response)
+	deadline := earlier(earlier(w.total, w.response), w.try)
 	if w.quiet > 0 && !w.giving {
 		deadline = earlier(deadline, w.last.Add(w.quiet))
 	}
@@ -181,6 +191,8 @@ func (w *Watch) Expired() error {
 		return w.parted(overdue("total_timeout", w.limits.Total))
 	case over(w.response):
 		return overdue("timeout", w.limits.Response)
+	case over(w.try):
+		return overdue("per_try_timeout", w.perTry)
 	case w.quiet == 0 || w.giving || !over(w.last.Add(w.quiet)):
 		return nil
 	case w.head || !w.asking:
@@ -206,7 +218,7 @@ func overdue(name string, after time.Duration) *Error {
 }
 
 // Context returns a context that ends with what Expired tells, by a timer that
-// runs until stop. It is called once at most; nil watches nothing.
+// runs until stop. One at a time may run; nil watches nothing.
 func (w *Watch) Context(parent context.Context) (ctx context.Context, stop context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(parent)
 	if w == nil {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"sluice/internal/message"
 	"sluice/internal/model"
@@ -27,7 +28,7 @@ func TestWeights(t *testing.T) {
 	if len(seenByA) != 30 || len(seenByB) != 10 || versions.String() != strings.Repeat("v2v2", 10) {
 		t.Errorf("%d and %d, versions %s", len(seenByA), len(seenByB), versions.String())
 	}
-	if s := g.group.Status(); s.Endpoints[0].Requests != 30 || s.Endpoints[1].Requests != 10 {
+	if s := g.group.Status(time.Now()); s.Endpoints[0].Requests != 30 || s.Endpoints[1].Requests != 10 {
 		t.Errorf("got %+v", s)
 	}
 }
@@ -327,7 +328,7 @@ func TestTunnelHalfCloses(t *testing.T) {
 		if got, err := io.ReadAll(tunnel); string(got) != "got bytes" || err != nil {
 			t.Errorf("got %q, %v", got, err)
 		}
-		if active := g.group.Status().Endpoints[0].Active; active != 1 {
+		if active := g.group.Status(time.Now()).Endpoints[0].Active; active != 1 {
 			t.Errorf("%d are active with the tunnel open", active)
 		}
 		tunnel.Close()

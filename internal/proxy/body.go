@@ -84,7 +84,11 @@ func (d *download) ended(n int, err error) (int, error) {
 			err = (*forward)(d).late(err)
 		}
 		d.downloading, d.over = nil, err
-		(*forward)(d).end(failed && atFault(err))
+		if failed && atFault(err) {
+			(*forward)(d).broke()
+		} else {
+			(*forward)(d).end()
+		}
 	}
 	return n, err
 }
@@ -118,7 +122,7 @@ func (d *download) Close() error {
 	}
 	err := d.downloading.Close()
 	d.downloading, d.over = nil, errBodyOver
-	(*forward)(d).end(false)
+	(*forward)(d).end()
 	return err
 }
 
@@ -165,6 +169,10 @@ func (t *tunnel) Close() error {
 	t.mu.Lock()
 	failed := t.failed
 	t.mu.Unlock()
-	t.end(failed != nil && atFault(failed))
+	if failed != nil && atFault(failed) {
+		t.broke()
+	} else {
+		t.end()
+	}
 	return err
 }

@@ -67,11 +67,11 @@ func TestAttemptsAreTold(t *testing.T) {
 		set := registry.NewSet()
 		m := &model.Upstream{Name: "up", ProxyProtocol: version, Endpoints: []model.Endpoint{{URL: "http://a", Weight: 1}}}
 		route := &model.Route{Upstream: m}
-		group := upstream.Acquire(set, m, func(model.Endpoint) pipeline.Transport { return &a })
+		group := upstream.Acquire(set, m, upstream.Connect{Transport: func(*lease.Set, *model.Upstream, model.Endpoint) pipeline.Transport { return &a }}, nil)
 		x := exchange(t.Context(), get("/"))
 		x.ClientIP = netip.MustParseAddr("203.0.113.9")
 		x.Local = func() netip.AddrPort { return here }
-		if err := proxy.New(route, group, proxy.Gateway{}).Serve(x); err == nil {
+		if err := proxy.New(route, []proxy.Side{{Group: group}}, proxy.Gateway{}).Serve(x); err == nil {
 			t.Error("it was served")
 		}
 		want := attempts{}

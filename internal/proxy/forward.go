@@ -9,6 +9,7 @@ import (
 
 	"sluice/internal/message"
 	"sluice/internal/pipeline"
+	"sluice/internal/resilience"
 	"sluice/internal/upstream"
 )
 
@@ -24,16 +25,25 @@ const (
 // exchange and is not used again.
 type forward struct {
 	*destination
-	x        *pipeline.Exchange
-	watch    pipeline.Watch
-	request  message.Request  // what any endpoint is asked
-	call     bool             // it is a call of gRPC
-	try      pipeline.Attempt // the attempt under way
-	endpoint *upstream.Endpoint
-	ending   sync.Once // of the attempt
+	x       *pipeline.Exchange
+	side    *side
+	forced  bool // the client has chosen the side
+	watch   pipeline.Watch
+	request message.Request // what any endpoint is asked
+	path    string          // of it, below the base path
+	host    string
+	call    bool             // it is a call of gRPC
+	try     pipeline.Attempt // the attempt under way
+	turn    upstream.Turn    // of it
+	tried   []*upstream.Endpoint
+	// repeats is the budget of which the attempt under way has a place, being a
+	// repetition; nil: it is none.
+	repeats *resilience.Budget
+	ending  sync.Once // of the exchange
 
 	uploading   io.ReadCloser  // the client's body; nil: none
 	left        int64          // bytes of it to come, or message.Unknown
+	kept        *replay        // nil: it cannot be sent again once it is read
 	downloading io.ReadCloser  // the endpoint's body; nil once nobody may touch it
 	over        error          // what reading it gives then
 	room        message.Fields // for the fields of an answer
@@ -46,51 +56,71 @@ func newForward(d *destination, x *pipeline.Exchange) *forward {
 	return f
 }
 
-// attempt tries one endpoint, from start on. The exchange's response ends the
-// attempt.
-func (f *forward) attempt(start time.Time) error {
-	endpoint, err := f.group.Pick()
-	if err != nil {
-		return err
+// take makes a side the one that is tried, where the exchange is in flight from now
+// on.
+func (f *forward) take(s *side) {
+	if f.side != nil {
+		f.side.Group.Budget().Leave()
 	}
-	f.endpoint = endpoint
+	f.side = s
+	s.Group.Budget().Enter()
+}
+
+// attempt tries one endpoint, from start on, up to the head of its response. begun
+// is false where there was none to try.
+func (f *forward) attempt(start time.Time) (begun bool, err error) {
+	if err := f.side.Group.Begin(&f.turn, f.x, f.tried, start); err != nil {
+		return false, err
+	}
+	endpoint := f.turn.Endpoint
 	f.x.Attempts++
-	f.x.Endpoint, f.x.Version = endpoint.URL, endpoint.Version
-	f.request.Path = joined(endpoint.BasePath, f.request.Path)
-	if f.route.Rewrite.Host == "upstream" || f.request.Host == "" {
+	f.x.Upstream, f.x.Endpoint, f.x.Version = f.side.Group.Name(), endpoint.URL, f.version()
+	f.request.Path, f.request.Host = joined(endpoint.BasePath, f.path), f.host
+	if f.route.Rewrite.Host == "upstream" || f.host == "" {
 		f.request.Host = endpoint.Host
 	}
 	if f.call {
 		pipeline.KeepDeadline(&f.request.Fields, f.x.Until)
 	}
-	f.try.Request, f.try.Watch = &f.request, &f.watch
-	if f.route.Upstream.ProxyProtocol != "" {
+	f.try = pipeline.Attempt{Request: &f.request, Watch: &f.watch}
+	if f.side.Group.ProxyProtocol != "" {
 		f.introduce()
 	}
 	f.try.Response.Fields = f.room
 	if f.x.Informer != nil {
 		f.try.Informer = f
 	}
-	endpoint.Begin()
 	returned := false
 	defer func() {
 		if !returned { // a body has panicked
-			f.end(false)
+			f.turn.Dropped(time.Now())
+			f.end()
 		}
 	}()
 	err = endpoint.Transport.RoundTrip(f.x.Context(), &f.try)
 	returned = true
 	now := time.Now()
 	f.x.UpstreamTime += now.Sub(start)
-	if err = f.late(err); err == nil {
-		err = f.accept(&f.try.Response, now)
+	switch err = f.late(err); {
+	case err == nil:
+		f.turn.Answered(f.try.Response.Status, now)
+	case atFault(err):
+		f.turn.Failed(now)
+	default:
+		f.turn.Dropped(now)
 	}
 	if err != nil {
-		f.end(atFault(err))
-		return err
+		f.turn.End()
 	}
-	f.x.Response = &f.try.Response
-	return nil
+	return true, err
+}
+
+// version is the label of the release that is tried.
+func (f *forward) version() string {
+	if f.side.Version != "" {
+		return f.side.Version
+	}
+	return f.turn.Endpoint.Version
 }
 
 // introduce tells the attempt of the client, as far as that is known.
@@ -114,12 +144,14 @@ func (f *forward) late(err error) error {
 	return err
 }
 
-// accept makes an endpoint's response, which has come now, one for the client, or
+// accept makes the response of the attempt, which has come now, the exchange's, or
 // refuses it; a refused one is closed.
-func (f *forward) accept(response *message.Response, now time.Time) error {
+func (f *forward) accept(now time.Time) error {
+	response := &f.try.Response
 	offered := upgradeOf(response.Fields)
 	if response.Tunnel != nil && !asked(upgradeFor(f.x.Request), offered) {
 		_ = response.Close() // the error at hand is the one to tell
+		f.broke()
 		return pipeline.NewError(pipeline.UpstreamProtocol, errors.New("the endpoint changed to a protocol that the client did not ask for"))
 	}
 	f.watch.Answered(now, pipeline.Streams(response))
@@ -131,9 +163,11 @@ func (f *forward) accept(response *message.Response, now time.Time) error {
 		response.Fields.Put(message.Connection, "Upgrade")
 	}
 	appendTo(&response.Fields, message.Via, f.viaOf(response.Protocol))
-	if f.endpoint.Version != "" {
-		response.Fields.Put(message.XBackendVersion, f.endpoint.Version)
+	if f.x.Version != "" {
+		response.Fields.Put(message.XBackendVersion, f.x.Version)
 	}
+	f.turn.Mark(f.x, response)
+	f.tellAttempts(&response.Fields)
 	switch {
 	case response.Tunnel != nil:
 		response.Tunnel = &tunnel{forward: f, Tunnel: response.Tunnel}
@@ -142,15 +176,25 @@ func (f *forward) accept(response *message.Response, now time.Time) error {
 		f.downloading = response.Body
 		response.Body = (*download)(f)
 	default:
-		f.end(false)
+		f.end()
 	}
+	f.x.Response = response
 	return nil
 }
 
-// end ends the attempt, and tells whether it failed by the endpoint's fault.
-// Only the first call counts.
-func (f *forward) end(failed bool) {
-	f.ending.Do(func() { f.endpoint.End(failed) })
+// broke ends an attempt whose response had come, by the endpoint's fault.
+func (f *forward) broke() {
+	f.turn.Broke(time.Now())
+	f.end()
+}
+
+// end ends the exchange's forwarding. Only the first call counts.
+func (f *forward) end() {
+	f.ending.Do(func() {
+		f.turn.End()
+		f.giveBack()
+		f.side.Group.Budget().Leave()
+	})
 }
 
 // atFault tells whether an error is the endpoint's fault.

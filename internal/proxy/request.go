@@ -97,6 +97,9 @@ func (d *destination) fields(x *pipeline.Exchange, fields message.Fields) messag
 	if x.Request.Protocol == message.HTTP10 {
 		fields.Delete(message.Expect.String()) // it has no meaning there (RFC 9110 10.1.1)
 	}
+	if fields.Has(message.XSluiceAttempts) { // it is a question to the gateway
+		fields.Delete(message.XSluiceAttempts.String())
+	}
 	if upgrade != "" || trailers {
 		fields = reconnected(fields, upgrade, trailers)
 	}

@@ -120,24 +120,24 @@ func forward(t *testing.T, route *model.Route, instead roundTripper, endpoints .
 	var registry lease.Registry
 	set := registry.NewSet()
 	route.Upstream = &model.Upstream{Name: "up", Endpoints: endpoints}
-	group := upstream.Acquire(set, route.Upstream, func(e model.Endpoint) pipeline.Transport {
+	group := upstream.Acquire(set, route.Upstream, upstream.Connect{Transport: func(set *lease.Set, _ *model.Upstream, e model.Endpoint) pipeline.Transport {
 		if instead != nil {
 			return onContext{instead}
 		}
 		return transport.Acquire(set, &model.Upstream{Name: "up", Timeouts: model.AttemptTimeouts{Connect: 10 * time.Second}}, e, transport.Observer{}, nil)
-	})
+	}}, nil)
 	if err := set.Commit(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(set.Release)
-	return &gateway{t, route, group, proxy.New(route, group, proxy.Gateway{Pseudonym: pseudonym})}
+	return &gateway{t, route, group, proxy.New(route, []proxy.Side{{Group: group}}, proxy.Gateway{Pseudonym: pseudonym})}
 }
 
 // quiet checks that nothing is under way.
 func (g *gateway) quiet(failures int64) {
 	g.t.Helper()
 	var active, failed int64
-	for _, e := range g.group.Status().Endpoints {
+	for _, e := range g.group.Status(time.Now()).Endpoints {
 		active, failed = active+e.Active, failed+e.Failures
 	}
 	if active != 0 || failed != failures {

@@ -35,12 +35,10 @@ func (b *Builder) Build(compiled *Compiled, revision Revision) *Snapshot {
 	s := &Snapshot{Compiled: compiled, Revision: revision, metrics: b.Metrics, process: b.Log, current: b.Current, Leases: b.Registry.NewSet()}
 	gateway := compiled.Gateway
 	s.accessLog = telemetry.AcquireAccessLog(s.Leases, gateway.AccessLog, b.AccessLog)
-	groups := map[*model.Upstream]*upstream.Group{}
+	groups, upstreams := map[*model.Upstream]*upstream.Group{}, map[string]*telemetry.UpstreamMetrics{}
 	for _, m := range gateway.Upstreams {
-		observer := b.observe(b.Metrics.Upstream(m.Name))
-		group := upstream.Acquire(s.Leases, m, func(endpoint model.Endpoint) pipeline.Transport {
-			return transport.Acquire(s.Leases, m, endpoint, observer, b.Transports)
-		})
+		upstreams[m.Name] = b.Metrics.Upstream(m.Name)
+		group := upstream.Acquire(s.Leases, m, b.connect(upstreams[m.Name]), b.tell)
 		groups[m] = group
 		s.Upstreams = append(s.Upstreams, group)
 	}
@@ -48,18 +46,14 @@ func (b *Builder) Build(compiled *Compiled, revision Revision) *Snapshot {
 	if gateway.Admin.Name != "" {
 		pseudonym = gateway.Admin.Name
 	}
-	notes := &ledger{accessLog: s.accessLog, metrics: s.metrics, process: s.process, current: s.current}
-	s.unmatched = &served{metrics: b.Metrics.Route("", "", ""), ledger: notes}
+	notes := &ledger{accessLog: s.accessLog, metrics: s.metrics, process: s.process, current: s.current, upstreams: upstreams}
+	s.unmatched = &served{metrics: b.Metrics.Route("", ""), ledger: notes}
 	for _, route := range compiled.Router.Routes() {
-		destination, upstreamName := b.destination(route, groups, pseudonym)
 		r := &served{
 			route:   route,
-			handler: pipeline.Chain(destination, b.chain(route)...),
-			metrics: b.Metrics.Route(route.ID, route.Match.Path.String(), upstreamName),
+			handler: pipeline.Chain(b.destination(route, groups, pseudonym), b.chain(route)...),
+			metrics: b.Metrics.Route(route.ID, route.Match.Path.String()),
 			ledger:  notes,
-		}
-		if upstreamName != "" {
-			r.upstream = b.Metrics.Upstream(upstreamName)
 		}
 		s.routes = append(s.routes, r)
 	}
@@ -70,30 +64,69 @@ func (b *Builder) Build(compiled *Compiled, revision Revision) *Snapshot {
 	return s
 }
 
-// observe lets an upstream's connections be counted, and its faults be told.
-func (b *Builder) observe(m *telemetry.UpstreamMetrics) transport.Observer {
-	return transport.Observer{
+// connect makes the connections of an upstream, which are counted.
+func (b *Builder) connect(m *telemetry.UpstreamMetrics) upstream.Connect {
+	faulty := func(upstream string, err error) {
+		b.Log.Warn("a TLS file of an upstream cannot be used", "upstream", upstream, "error", err)
+	}
+	observer := transport.Observer{
 		Opened: func(_, _ string) { m.ConnectionOpened() },
 		Reused: func(_, _ string) { m.ConnectionReused() },
 		Closed: func(_, _ string) { m.ConnectionClosed() },
-		Faulty: func(upstream string, err error) {
-			b.Log.Warn("a TLS file of an upstream cannot be used", "upstream", upstream, "error", err)
+		Faulty: faulty,
+	}
+	return upstream.Connect{
+		Transport: func(set *lease.Set, m *model.Upstream, endpoint model.Endpoint) pipeline.Transport {
+			return transport.Acquire(set, m, endpoint, observer, b.Transports)
+		},
+		Probe: func(set *lease.Set, m *model.Upstream, endpoint model.Endpoint) pipeline.Transport {
+			own := *m
+			own.Pool = model.Pool{MaxIdle: 1, IdleTimeout: 2 * m.Health.Interval, MaxPending: 1}
+			own.Timeouts = model.AttemptTimeouts{Connect: m.Health.Timeout}
+			return transport.Acquire(set, &own, endpoint, transport.Observer{Faulty: faulty}, nil)
 		},
 	}
 }
 
-func (b *Builder) destination(route *model.Route, groups map[*model.Upstream]*upstream.Group, pseudonym string) (handler pipeline.Handler, upstreamName string) {
+// destination is what serves the exchanges of a route.
+func (b *Builder) destination(route *model.Route, groups map[*model.Upstream]*upstream.Group, pseudonym string) pipeline.Handler {
 	switch {
 	case route.Respond != nil:
-		return answer.Respond(route.Respond), ""
+		return answer.Respond(route.Respond)
 	case route.Redirect != nil:
-		return answer.Redirect(route.Redirect), ""
+		return answer.Redirect(route.Redirect)
 	}
-	group, ok := groups[route.Upstream]
+	gateway := proxy.Gateway{Pseudonym: pseudonym}
+	if route.Split == nil {
+		return proxy.New(route, []proxy.Side{b.side(route, model.Side{Upstream: route.Upstream}, groups, gateway)}, gateway)
+	}
+	sides := make([]proxy.Side, len(route.Split.Sides))
+	for i, m := range route.Split.Sides {
+		sides[i] = b.side(route, m, groups, gateway)
+	}
+	return proxy.New(route, sides, gateway)
+}
+
+// side is an upstream of a route, with what serves while its circuit breaker is
+// open.
+func (b *Builder) side(route *model.Route, m model.Side, groups map[*model.Upstream]*upstream.Group, gateway proxy.Gateway) proxy.Side {
+	group, ok := groups[m.Upstream]
 	if !ok {
 		panic(fmt.Sprintf("BUG: route %q leads to an upstream that is not the gateway's", route.ID))
 	}
-	return proxy.New(route, group, proxy.Gateway{Pseudonym: pseudonym}), route.Upstream.Name
+	counts := b.Metrics.Upstream(m.Upstream.Name)
+	side := proxy.Side{Group: group, Version: m.Version, Weight: m.Weight, Repeated: counts.Repeated, Exhausted: counts.BudgetExhausted}
+	if m.Upstream.Breaker == nil || m.Upstream.Breaker.Fallback == nil {
+		return side
+	}
+	if fallback := m.Upstream.Breaker.Fallback; fallback.Respond != nil {
+		side.Fallback = answer.Respond(fallback.Respond)
+	} else {
+		alone := *route
+		alone.Upstream, alone.Split = fallback.Upstream, nil
+		side.Fallback = proxy.New(&alone, []proxy.Side{b.side(&alone, model.Side{Upstream: fallback.Upstream}, groups, gateway)}, gateway)
+	}
+	return side
 }
 
 func (b *Builder) chain(route *model.Route) []pipeline.Middleware {

@@ -14,11 +14,10 @@ import (
 
 // served is a route with what serves and observes its exchanges.
 type served struct {
-	route    *model.Route // nil: the place of what reached no route
-	handler  pipeline.Handler
-	metrics  *telemetry.RouteMetrics
-	upstream *telemetry.UpstreamMetrics // nil: the route leads to none
-	ledger   *ledger
+	route   *model.Route // nil: the place of what reached no route
+	handler pipeline.Handler
+	metrics *telemetry.RouteMetrics
+	ledger  *ledger
 }
 
 // ledger is where a snapshot's exchanges are noted. It is apart from the
@@ -29,6 +28,7 @@ type ledger struct {
 	metrics   *telemetry.Metrics
 	process   *slog.Logger
 	current   *Current
+	upstreams map[string]*telemetry.UpstreamMetrics // by name
 }
 
 // Observe writes the exchange's log line and counts it.
@@ -52,9 +52,13 @@ func (r *served) Observe(x *pipeline.Exchange) {
 		r.metrics.Error(record.Error)
 		r.ledger.tell(x)
 	}
-	r.metrics.Observe(record.Method, record.Status, x.Version, duration)
-	if r.upstream != nil && x.Attempts > 0 {
-		r.upstream.Observe(x.UpstreamTime)
+	name := x.Upstream
+	if name == "" && r.route != nil && r.route.Upstream != nil { // refused on its way there
+		name = r.route.Upstream.Name
+	}
+	r.metrics.Observe(record.Method, record.Status, name, x.Version, duration)
+	if x.Attempts > 0 {
+		r.ledger.upstreams[x.Upstream].Observe(x.UpstreamTime)
 	}
 	r.ledger.metrics.RequestEnded()
 	r.ledger.log(&record)

@@ -28,6 +28,8 @@ type Metrics struct {
 	upstreamUses     *family[prometheus.Counter]
 	upstreamActive   *family[prometheus.Gauge]
 	upstreamSeconds  *family[prometheus.Observer]
+	retries          *family[prometheus.Counter]
+	retriesDenied    *family[prometheus.Counter]
 	active           prometheus.Gauge
 	revision         prometheus.Gauge
 	reloadsDone      prometheus.Counter
@@ -57,6 +59,8 @@ func NewMetrics(maxSeries int) *Metrics {
 	m.upstreamUses = m.counters("gateway_upstream_connections_total", "Connections taken for attempts, new and reused ones.", "upstream", "reused")
 	m.upstreamActive = m.gauges("gateway_upstream_active_connections", "Open connections to endpoints, with those in the pool that wait for work.", "upstream")
 	m.upstreamSeconds = m.histograms("gateway_upstream_duration_seconds", "From the start of an attempt to the head of its response.", "upstream")
+	m.retries = m.counters("gateway_retries_total", "Attempts that repeated another.", "upstream")
+	m.retriesDenied = m.counters("gateway_retry_budget_exhausted_total", "Repetitions that the budget of the upstream forbade.", "upstream")
 
 	m.active = m.gauge("gateway_active_requests", "Requests that are being served.")
 	m.revision = m.gauge("gateway_config_revision", "The revision that serves.")

@@ -40,14 +40,14 @@ func samples(t *testing.T, m *Metrics) (lines []string) {
 
 func TestMetrics(t *testing.T) {
 	m := NewMetrics(100)
-	users := m.Route("users", "/users/{id}", "u")
-	users.Observe("GET", 200, "v1", 2*time.Second)
-	users.Observe("GET", 200, "v1", time.Second)
-	users.Observe("BREW", 418, "", time.Second)
+	users := m.Route("users", "/users/{id}")
+	users.Observe("GET", 200, "u", "v1", 2*time.Second)
+	users.Observe("GET", 200, "u", "v1", time.Second)
+	users.Observe("BREW", 418, "u", "", time.Second)
 	users.Error("upstream_reset")
 	users.Error("upstream_reset")
-	m.Route("", "", "").Observe("POST", 404, "", 0)
-	m.Route("", "", "").Error("no_route")
+	m.Route("", "").Observe("POST", 404, "", "", 0)
+	m.Route("", "").Error("no_route")
 	u := m.Upstream("u")
 	u.ConnectionOpened()
 	u.ConnectionOpened()
@@ -119,7 +119,7 @@ func TestMetricsHaveRuntimeAndProcess(t *testing.T) {
 
 func TestHistogramBuckets(t *testing.T) {
 	m := NewMetrics(0)
-	m.Route("r", "", "").Observe("GET", 200, "", 30*time.Second)
+	m.Route("r", "").Observe("GET", 200, "", "", 30*time.Second)
 	text := exposition(t, m)
 	for bound, want := range map[string]string{"0.0005": "0", "10": "0", "30": "1", "+Inf": "1"} {
 		if line := fmt.Sprintf("gateway_request_duration_seconds_bucket{method=\"GET\",path=\"\",route=\"r\",upstream=\"\",le=%q} %s\n", bound, want); !strings.Contains(text, line) {
@@ -131,8 +131,8 @@ func TestHistogramBuckets(t *testing.T) {
 func TestSeriesAreBounded(t *testing.T) {
 	m := NewMetrics(10)
 	for i := range 50 {
-		m.Route(fmt.Sprint("r", i), "/", "u").Observe("GET", 200, "", time.Millisecond)
-		m.Route(fmt.Sprint("r", i), "/", "u").Error("internal")
+		m.Route(fmt.Sprint("r", i), "/").Observe("GET", 200, "u", "", time.Millisecond)
+		m.Route(fmt.Sprint("r", i), "/").Error("internal")
 		m.Upstream(fmt.Sprint("u", i)).ConnectionReused()
 		m.Listener(fmt.Sprint("l", i)).ConnectionOpened()
 	}
@@ -163,17 +163,17 @@ func TestSeriesAreBounded(t *testing.T) {
 
 func TestTheBoundChangesAtRuntime(t *testing.T) {
 	m := NewMetrics(1)
-	a, b := m.Route("a", "", ""), m.Route("b", "", "")
+	a, b := m.Route("a", ""), m.Route("b", "")
 	a.Error("internal")
 	b.Error("internal")
 	m.SetMaxSeries(2)
-	b.Error("internal")                    // resolved before: stays
-	m.Route("b", "", "").Error("internal") // the next snapshot's
+	b.Error("internal")                // resolved before: stays
+	m.Route("b", "").Error("internal") // the next snapshot's
 	m.SetMaxSeries(1)
-	m.Route("b", "", "").Error("internal") // is there already
-	m.Route("c", "", "").Error("internal")
+	m.Route("b", "").Error("internal") // is there already
+	m.Route("c", "").Error("internal")
 	m.SetMaxSeries(0)
-	m.Route("d", "", "").Error("internal")
+	m.Route("d", "").Error("internal")
 	for route, want := range map[string]string{"a": "1", "b": "2", "c": "", "d": "1"} {
 		if got := metric(t, m, `gateway_errors_total{error="internal",route="`+route+`"}`); got != want {
 			t.Errorf("%s is %q", route, got)
@@ -186,7 +186,7 @@ func TestTheBoundChangesAtRuntime(t *testing.T) {
 
 func TestLabelsThatAreNotUTF8(t *testing.T) {
 	m := NewMetrics(0)
-	m.Route("a\xff", "/\xc3", "").Observe("GET", 200, "v\xfe", 0)
+	m.Route("a\xff", "/\xc3").Observe("GET", 200, "", "v\xfe", 0)
 	if got := metric(t, m, "gateway_requests_total{method=\"GET\",path=\"/\ufffd\",route=\"a\ufffd\",status=\"200\",upstream=\"\",version=\"v\ufffd\"}"); got != "1" {
 		t.Errorf("got %q", got)
 	}
@@ -206,13 +206,13 @@ func TestMetricsAreIndependent(t *testing.T) {
 
 func TestObserveDoesNotAllocate(t *testing.T) {
 	m := NewMetrics(0)
-	route, upstream, listener := m.Route("r", "/", "u"), m.Upstream("u"), m.Listener("l")
+	route, upstream, listener := m.Route("r", "/"), m.Upstream("u"), m.Listener("l")
 	versions := []string{"", "v1"}
 	i := 0
 	if n := testing.AllocsPerRun(1000, func() {
 		i++
-		route.Observe("GET", 200+i%2, versions[i%2], time.Millisecond)
-		route.Observe("PROPFIND", 207, "", time.Millisecond)
+		route.Observe("GET", 200+i%2, "u", versions[i%2], time.Millisecond)
+		route.Observe("PROPFIND", 207, "u", "", time.Millisecond)
 		route.Error("no_route")
 		m.RequestStarted()
 		m.RequestEnded()
@@ -231,12 +231,12 @@ func TestMetricsConcurrently(t *testing.T) {
 	m := NewMetrics(20)
 	const goroutines, each = 8, 300
 	var wg sync.WaitGroup
-	shared := m.Route("shared", "/", "u")
+	shared := m.Route("shared", "/")
 	for range goroutines {
 		wg.Go(func() {
 			for i := range each {
-				shared.Observe("GET", 200+i%5, "", time.Millisecond)
-				m.Route(fmt.Sprint("r", i), "/", "u").Error("internal")
+				shared.Observe("GET", 200+i%5, "u", "", time.Millisecond)
+				m.Route(fmt.Sprint("r", i), "/").Error("internal")
 				if i%100 == 0 {
 					exposition(t, m)
 				}
@@ -261,9 +261,9 @@ func TestMetricsConcurrently(t *testing.T) {
 }
 
 func BenchmarkObserve(b *testing.B) {
-	route := NewMetrics(0).Route("r", "/", "u")
+	route := NewMetrics(0).Route("r", "/")
 	b.ReportAllocs()
 	for b.Loop() {
-		route.Observe("GET", 200, "v1", time.Millisecond)
+		route.Observe("GET", 200, "u", "v1", time.Millisecond)
 	}
 }

@@ -20,20 +20,21 @@ func methodLabel(method string) string {
 	return methodOther
 }
 
-// RouteMetrics counts the exchanges of one route and upstream. A snapshot makes
+// RouteMetrics counts the exchanges of one route. A snapshot makes
 // one for each when it is built; methods are safe for concurrent use, and take
 // no lock and allocate nothing for what they saw before.
 type RouteMetrics struct {
-	metrics               *Metrics
-	route, path, upstream string
-	responses             cache[response, responseMetrics]
-	errors                cache[string, prometheus.Counter]
+	metrics     *Metrics
+	route, path string
+	responses   cache[response, responseMetrics]
+	errors      cache[string, prometheus.Counter]
 }
 
 type response struct {
-	method  string // a label
-	status  int
-	version string
+	method   string // a label
+	status   int
+	upstream string
+	version  string
 }
 
 type responseMetrics struct {
@@ -41,21 +42,22 @@ type responseMetrics struct {
 	seconds  prometheus.Observer
 }
 
-// Route returns what counts exchanges of a route: its id, its pattern and the
-// name of the upstream, each empty where there is none.
-func (m *Metrics) Route(route, path, upstream string) *RouteMetrics {
-	return &RouteMetrics{metrics: m, route: route, path: path, upstream: upstream}
+// Route returns what counts exchanges of a route: its id and its pattern, each
+// empty where there is none.
+func (m *Metrics) Route(route, path string) *RouteMetrics {
+	return &RouteMetrics{metrics: m, route: route, path: path}
 }
 
 // Observe counts an exchange: its method as it came, the status that the client
-// got, the version of the destination or "", and how long it took.
-func (r *RouteMetrics) Observe(method string, status int, version string, duration time.Duration) {
-	key := response{method: methodLabel(method), status: status, version: version}
+// got, the upstream and the version of the destination, each "" where there is
+// none, and how long it took.
+func (r *RouteMetrics) Observe(method string, status int, upstream, version string, duration time.Duration) {
+	key := response{method: methodLabel(method), status: status, upstream: upstream, version: version}
 	series, ok := r.responses.load(key)
 	if !ok {
 		series = responseMetrics{
-			requests: r.metrics.requests.get(r.route, r.path, key.method, strconv.Itoa(status), r.upstream, version),
-			seconds:  r.metrics.requestSeconds.get(r.route, r.path, key.method, r.upstream),
+			requests: r.metrics.requests.get(r.route, r.path, key.method, strconv.Itoa(status), upstream, version),
+			seconds:  r.metrics.requestSeconds.get(r.route, r.path, key.method, upstream),
 		}
 		r.responses.store(key, series)
 	}
@@ -76,9 +78,10 @@ func (r *RouteMetrics) Error(word string) {
 // UpstreamMetrics counts what happens between the gateway and one upstream.
 // Its methods are safe for concurrent use, take no lock and allocate nothing.
 type UpstreamMetrics struct {
-	reused, dialed prometheus.Counter
-	active         prometheus.Gauge
-	seconds        prometheus.Observer
+	reused, dialed       prometheus.Counter
+	active               prometheus.Gauge
+	seconds              prometheus.Observer
+	repeated, unrepeated prometheus.Counter
 }
 
 // Upstream returns what counts for the upstream with a name.
@@ -88,6 +91,9 @@ func (m *Metrics) Upstream(name string) *UpstreamMetrics {
 		dialed:  m.upstreamUses.get(name, "false"),
 		active:  m.upstreamActive.get(name),
 		seconds: m.upstreamSeconds.get(name),
+
+		repeated:   m.retries.get(name),
+		unrepeated: m.retriesDenied.get(name),
 	}
 }
 
@@ -103,6 +109,12 @@ func (u *UpstreamMetrics) ConnectionReused() { u.reused.Inc() }
 
 // ConnectionClosed counts a connection that is no more.
 func (u *UpstreamMetrics) ConnectionClosed() { u.active.Dec() }
+
+// Repeated counts an attempt that repeats another.
+func (u *UpstreamMetrics) Repeated() { u.repeated.Inc() }
+
+// BudgetExhausted counts one that the budget for repetitions forbade.
+func (u *UpstreamMetrics) BudgetExhausted() { u.unrepeated.Inc() }
 
 // Observe counts how long an attempt waited for the head of its response.
 func (u *UpstreamMetrics) Observe(duration time.Duration) { u.seconds.Observe(duration.Seconds()) }

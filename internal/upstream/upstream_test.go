@@ -3,14 +3,17 @@ package upstream
 import (
 	"encoding/json"
 	"errors"
+	"net/netip"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 
 	"sluice/internal/lease"
+	"sluice/internal/message"
 	"sluice/internal/model"
 	"sluice/internal/pipeline"
 )
@@ -31,18 +34,48 @@ func of(text string) *model.Upstream {
 	return m
 }
 
+// nowhere connects to nothing.
+func nowhere() Connect {
+	none := func(*lease.Set, *model.Upstream, model.Endpoint) pipeline.Transport { return nil }
+	return Connect{Transport: none, Probe: none}
+}
+
 func acquire(t *testing.T, registry *lease.Registry, m *model.Upstream) (*Group, *lease.Set) {
 	t.Helper()
 	set := registry.NewSet()
 	t.Cleanup(set.Release)
-	return Acquire(set, m, func(model.Endpoint) pipeline.Transport { return nil }), set
+	return Acquire(set, m, nowhere(), nil), set
+}
+
+// pick is the endpoint of an attempt that ends at once.
+func pick(t *testing.T, g *Group) (*Endpoint, error) {
+	t.Helper()
+	var turn Turn
+	now := time.Now()
+	if err := g.Begin(&turn, exchange(t), nil, now); err != nil {
+		return nil, err
+	}
+	turn.Dropped(now)
+	turn.End()
+	return turn.Endpoint, nil
+}
+
+// exchange is one that asks for fields, each "Name: value".
+func exchange(t *testing.T, fields ...string) *pipeline.Exchange {
+	t.Helper()
+	request := &message.Request{}
+	for _, field := range fields {
+		name, value, _ := strings.Cut(field, ": ")
+		request.Fields.Add(name, value)
+	}
+	return pipeline.NewExchange(t.Context(), request, &model.Listener{}, netip.AddrPort{}, time.Time{})
 }
 
 func picks(t *testing.T, g *Group, n int) string {
 	t.Helper()
 	var got strings.Builder
 	for range n {
-		e, err := g.Pick()
+		e, err := pick(t, g)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -70,7 +103,7 @@ func TestPickIsSmoothAndExact(t *testing.T) {
 func TestNoEndpoint(t *testing.T) {
 	for _, text := range []string{"", "a=0 b=0"} {
 		g, _ := acquire(t, new(lease.Registry), of(text))
-		_, err := g.Pick()
+		_, err := pick(t, g)
 		var e *pipeline.Error
 		if !errors.As(err, &e) || e.Word != pipeline.NoEndpoint || e.Status != 503 {
 			t.Errorf("%q: got %v", text, err)
@@ -140,32 +173,38 @@ func TestStatus(t *testing.T) {
 	m := of("http://a=3 http://b=1")
 	m.Endpoints[1].Version = "v2"
 	before, set := acquire(t, &registry, m)
-	a, _ := before.Pick()
-	a.Begin()
-	a.Begin()
-	a.Begin()
-	a.End(true)
-	a.End(false)
+	var turns [3]Turn
+	now := time.Now()
+	for i := range turns { // a, a, b
+		if err := before.Begin(&turns[i], exchange(t), nil, now); err != nil {
+			t.Fatal(err)
+		}
+	}
+	turns[0].Failed(now)
+	turns[0].End()
+	turns[0].End()
 	after, _ := acquire(t, &registry, m)
 	set.Release()
-	text, err := json.Marshal(after.Status())
+	text, err := json.Marshal(after.Status(now))
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := `{"name":"up","endpoints":[{"url":"http://a","weight":3,"active":1,"requests":3,"failures":1},{"url":"http://b","weight":1,"version":"v2","active":0,"requests":0,"failures":0}]}`
+	want := `{"name":"up","policy":"","panicking":false,"in_flight":0,"repeating":0,"endpoints":[` +
+		`{"url":"http://a","weight":3,"available":true,"drained":false,"ejections":0,"active":1,"requests":2,"failures":1},` +
+		`{"url":"http://b","weight":1,"version":"v2","available":true,"drained":false,"ejections":0,"active":1,"requests":1,"failures":0}]}`
 	if string(text) != want {
 		t.Errorf("got %s\nwant %s", text, want)
 	}
 	if after.Name() != "up" {
 		t.Errorf("name %s", after.Name())
 	}
-	a.End(false)
-	if got := after.Status().Endpoints[0].Active; got != 0 {
+	turns[1].End()
+	if got := after.Status(now).Endpoints[0].Active; got != 0 {
 		t.Errorf("%d active", got)
 	}
 	empty, _ := acquire(t, new(lease.Registry), of(""))
-	if text, _ := json.Marshal(empty.Status()); string(text) != `{"name":"up","endpoints":[]}` {
-		t.Errorf("got %s", text)
+	if list := empty.Status(now).Endpoints; list == nil || len(list) > 0 {
+		t.Errorf("got %v", list)
 	}
 }
 
@@ -180,7 +219,7 @@ func TestPickFromManyGoroutines(t *testing.T) {
 		g := []*Group{one, two}[i%2]
 		wait.Go(func() {
 			for range 100 {
-				e, err := g.Pick()
+				e, err := pick(t, g)
 				if err != nil {
 					t.Error(err)
 					return

@@ -1,0 +1,102 @@
+// Package upstream knows the endpoints of an upstream: who they are, which of
+// them are fit, and whose turn it is. It counts what comes of each attempt, and
+// takes an endpoint out that fails, by checks of its own, by what clients' requests
+// came to, or because a circuit breaker is open. It sends no client's request: an
+// endpoint carries the transport that does.
+package upstream
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"sluice/internal/discovery"
+	"sluice/internal/lease"
+	"sluice/internal/model"
+	"sluice/internal/pipeline"
+	"sluice/internal/resilience"
+)
+
+// Group is an upstream as one snapshot has it. It is immutable; what is known of
+// the endpoints is shared with every snapshot that has an upstream of the same
+// name, and with it the same endpoint, so that it outlives reloads. It is safe for
+// concurrent use.
+type Group struct {
+	*model.Upstream
+	shared   *shared
+	breaker  *resilience.Breaker // of the whole upstream; nil: none
+	observer Observer
+	roster   *roster               // where the members are looked up; nil: they are written out
+	members  *atomic.Pointer[roll] // nil in it until they are known
+	view     atomic.Pointer[view]  // nil until the first pick
+}
+
+// shared is what all snapshots of an upstream share beside its endpoints.
+type shared struct {
+	mu     sync.Mutex    // guards positions, ejections and the making of views
+	epoch  atomic.Uint64 // raised when an endpoint's fitness changes
+	start  atomic.Uint32 // where the next look for the least begins
+	budget resilience.Budget
+}
+
+// changed makes every view of the upstream be made anew.
+func (s *shared) changed() { s.epoch.Add(1) }
+
+// Connect makes the connections to endpoints, and starts nothing. What they hold
+// is held by set.
+type Connect struct {
+	// Transport is for attempts.
+	Transport func(set *lease.Set, m *model.Upstream, endpoint model.Endpoint) pipeline.Transport
+	// Probe is for health checks, which must not wait for a place among them.
+	Probe func(set *lease.Set, m *model.Upstream, endpoint model.Endpoint) pipeline.Transport
+}
+
+// Acquire returns the group of an upstream. What it shares is held by set; nothing
+// is started before that commits.
+func Acquire(set *lease.Set, m *model.Upstream, connect Connect, observer Observer) *Group {
+	g := &Group{Upstream: m, observer: observer, members: new(atomic.Pointer[roll])}
+	g.shared = lease.Acquire(set, "upstream\n"+m.Name, func() *shared { return &shared{} })
+	if m.Breaker != nil && m.Breaker.Scope != model.ScopeEndpoint {
+		g.breaker = acquireBreaker(set, m, "", observer)
+	}
+	b := &builder{m: m, shared: g.shared, connect: connect, observer: observer}
+	if m.DNS != nil {
+		names := discovery.Acquire(set, m.DNS, discovery.Observer{
+			Failed: func(dns *model.DNS, err error) {
+				observer.tell(Event{Kind: LookupFailed, Upstream: m.Name, Endpoint: dns.Name, Reason: err.Error()})
+			},
+			Recovered: func(dns *model.DNS) {
+				observer.tell(Event{Kind: LookupRecovered, Upstream: m.Name, Endpoint: dns.Name})
+			},
+		})
+		g.roster = lease.Acquire(set, "roster\n"+model.Text(m), func() *roster { return newRoster(set.Registry(), b, names) })
+		g.members = &g.roster.current
+		return g
+	}
+	g.members.Store(b.roll(set, m.Endpoints))
+	return g
+}
+
+// Name is the upstream's name.
+func (g *Group) Name() string { return g.Upstream.Name }
+
+// Budget bounds the repetitions of exchanges at the upstream.
+func (g *Group) Budget() *resilience.Budget { return &g.shared.budget }
+
+// Available tells whether an attempt would find an endpoint that was not tried,
+// and no open circuit breaker.
+func (g *Group) Available(tried []*Endpoint, now time.Time) bool {
+	if g.breaker != nil && !g.breaker.Ready(now) {
+		return false
+	}
+	v := g.look(now)
+	if v == nil {
+		return false
+	}
+	for _, e := range v.usable {
+		if !among(tried, e) && e.ready(now) {
+			return true
+		}
+	}
+	return false
+}
