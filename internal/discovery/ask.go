@@ -49,9 +49,6 @@ func (s *system) ask(ctx context.Context, at servers, begin int, q question) (re
 			if err == nil {
 				return records(m), nil
 			}
-			if ctx.Err() != nil {
-				return reply{}, ctx.Err()
-			}
 			last = fmt.Errorf("%s: %w", server, err)
 		}
 	}

@@ -194,7 +194,7 @@ func TestAServerThatLetsNobodyIn(t *testing.T) {
 }
 
 func TestServersTakeTurns(t *testing.T) {
-	for resolv, want := range map[string]string{"": "111", "options rotate\n": "121"} {
+	for resolv, want := range map[string]string{"": "111", "options rotate\noptions timeout:1\n": "121"} {
 		var mu sync.Mutex
 		var turns strings.Builder
 		note := func(turn string) behaviour {

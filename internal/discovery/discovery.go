@@ -115,7 +115,7 @@ func (n *Names) Subscribe(f func(*Answer)) (cancel func()) {
 	s := &subscriber{f}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.subscribers = append(slices.Clip(n.subscribers), s)
+	n.subscribers = append(n.subscribers, s)
 	return func() {
 		n.mu.Lock()
 		defer n.mu.Unlock()

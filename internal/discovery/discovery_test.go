@@ -302,6 +302,25 @@ func TestSubscribers(t *testing.T) {
 	})
 }
 
+// Who leaves while all are told takes no other's place.
+func TestASubscriberThatLeaves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		z := newZone(t, "users.internal. 10 A 10.0.0.1")
+		n, j := prepare(t, z, time.Minute)
+		var leave func()
+		leave = n.Subscribe(func(*Answer) {
+			j.note("left")
+			leave()
+		})
+		n.Subscribe(func(*Answer) { j.note("stayed") })
+		start(t, n)
+		j.expect(t, "0s asked", "0s 10.0.0.1", "0s left", "0s stayed")
+		z.become(t, "users.internal. 10 A 10.0.0.2")
+		time.Sleep(10 * time.Second)
+		j.expect(t, "10s asked", "10s 10.0.0.2", "10s stayed")
+	})
+}
+
 func TestOtherWeightsAreAChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		records := func(weight int) []string {

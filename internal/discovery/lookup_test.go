@@ -214,6 +214,8 @@ func TestHosts(t *testing.T) {
 		b.expect(&model.DNS{Name: name, Port: 80}, want)
 	}
 	asked(t, z)
+	b.fails(&model.DNS{Name: "first", Port: 80}, "first.") // it is in a comment
+	asked(t, z, "udp A first.", "udp AAAA first.")
 	b.expect(&model.DNS{Name: "_x._tcp.test"}, "10.0.0.2:80x1 for 1m0s") // targets, too
 	asked(t, z, "udp SRV _x._tcp.test.")
 	b.expect(&model.DNS{Name: "c.internal", Port: 80}, "10.0.0.8:80x1 for 1m0s")
@@ -268,6 +270,15 @@ func TestAPartThatFails(t *testing.T) {
 	for range 2 {
 		expect(users(), "10.0.0.3:8080x1 [2001:db8::1]:8080x1 for 30s error: AAAA records of users.internal."+why)
 	}
+	// A look-up that finds nothing changes nothing of that either.
+	z.become(t)
+	z.behaves(nil)
+	if got := text(r.lookup(t.Context(), users())); !strings.HasPrefix(got, "error: nothing found") {
+		t.Errorf("got %s", got)
+	}
+	z.become(t, "users.internal. 60 A 10.0.0.3")
+	z.behaves(fails(dns.TypeAAAA, "users.internal."))
+	expect(users(), "10.0.0.3:8080x1 [2001:db8::1]:8080x1 for 30s error: AAAA records of users.internal."+why)
 	z.behaves(nil)
 	expect(users(), "10.0.0.3:8080x1 for 1m0s") // now it is known that it is gone
 

@@ -127,7 +127,7 @@ func (s *system) table() (map[string][]netip.Addr, error) {
 		}
 		for _, name := range fields[1:] {
 			name = hostsName(name)
-			table[name] = append(table[name], address.Unmap())
+			table[name] = append(table[name], address)
 		}
 	}
 	return table, nil
