@@ -24,6 +24,8 @@ func TestExamples(t *testing.T) {
 		"hardened":         exampleHardened,
 		"split-files":      exampleSplitFiles,
 		"grpc":             exampleGRPC,
+		"resilience":       exampleResilience,
+		"canary":           exampleCanary,
 	}
 	folders, err := os.ReadDir("../../examples")
 	if err != nil {
