@@ -123,6 +123,7 @@ func New(o Options) *Gateway {
 		Log:       o.Log,
 		Pseudonym: cmp.Or(g.sockets.Pseudonym, "sluice-"+strings.ToLower(rand.Text()[:12])),
 	}
+	g.metrics.ReadFrom(g.current.State)
 	g.api = admin.New(g, o.Log)
 	return g
 }

@@ -38,6 +38,7 @@ func (b *Builder) Build(compiled *Compiled, revision Revision) *Snapshot {
 	groups, upstreams := map[*model.Upstream]*upstream.Group{}, map[string]*telemetry.UpstreamMetrics{}
 	for _, m := range gateway.Upstreams {
 		upstreams[m.Name] = b.Metrics.Upstream(m.Name)
+		b.expect(m)
 		group := upstream.Acquire(s.Leases, m, b.connect(upstreams[m.Name]), b.tell)
 		groups[m] = group
 		s.Upstreams = append(s.Upstreams, group)

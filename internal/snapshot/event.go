@@ -4,11 +4,20 @@ import (
 	"context"
 	"log/slog"
 
+	"sluice/internal/model"
+	"sluice/internal/resilience"
 	"sluice/internal/upstream"
 )
 
 // tell puts what changed at an upstream into the process log, and counts it.
 func (b *Builder) tell(e upstream.Event) {
+	switch e.Kind {
+	case upstream.BreakerChanged:
+		b.Metrics.BreakerChanged(e.Upstream, e.Endpoint, e.To)
+	case upstream.Ejected:
+		b.Metrics.EndpointEjected(e.Upstream, e.Endpoint)
+	case upstream.HealthChanged, upstream.Returned, upstream.DrainChanged, upstream.LookupFailed, upstream.LookupRecovered:
+	}
 	level := slog.LevelWarn
 	switch {
 	case e.Kind == upstream.HealthChanged && e.To == "healthy", e.Kind == upstream.Returned, e.Kind == upstream.DrainChanged,
@@ -32,6 +41,22 @@ func (b *Builder) tell(e upstream.Event) {
 		attributes = append(attributes, "until", e.Until)
 	}
 	b.Log.Log(context.Background(), level, messages[e.Kind], attributes...)
+}
+
+// expect lets what may be told of an upstream be counted from zero on.
+func (b *Builder) expect(m *model.Upstream) {
+	states := []string{resilience.Closed.String(), resilience.Open.String(), resilience.HalfOpen.String()}
+	if m.Breaker != nil && m.Breaker.Scope != model.ScopeEndpoint {
+		b.Metrics.ExpectBreaker(m.Name, "", states...)
+	}
+	for _, e := range m.Endpoints {
+		if m.Breaker != nil && m.Breaker.Scope == model.ScopeEndpoint {
+			b.Metrics.ExpectBreaker(m.Name, e.URL, states...)
+		}
+		if m.Outlier != nil {
+			b.Metrics.ExpectEjection(m.Name, e.URL)
+		}
+	}
 }
 
 // messages are the words of the log for a kind of event.

@@ -119,6 +119,28 @@ func (u *UpstreamMetrics) BudgetExhausted() { u.unrepeated.Inc() }
 // Observe counts how long an attempt waited for the head of its response.
 func (u *UpstreamMetrics) Observe(duration time.Duration) { u.seconds.Observe(duration.Seconds()) }
 
+// BreakerChanged counts a change of a circuit breaker's state; endpoint is empty
+// for that of a whole upstream.
+func (m *Metrics) BreakerChanged(upstream, endpoint, to string) {
+	m.transitions.get(upstream, endpoint, to).Inc()
+}
+
+// EndpointEjected counts an ejection.
+func (m *Metrics) EndpointEjected(upstream, endpoint string) {
+	m.ejections.get(upstream, endpoint).Inc()
+}
+
+// ExpectBreaker has the changes of a circuit breaker counted from zero on: what
+// looks for increases would miss the first of a series that begins with it.
+func (m *Metrics) ExpectBreaker(upstream, endpoint string, states ...string) {
+	for _, to := range states {
+		m.transitions.get(upstream, endpoint, to)
+	}
+}
+
+// ExpectEjection has the ejections of an endpoint counted from zero on.
+func (m *Metrics) ExpectEjection(upstream, endpoint string) { m.ejections.get(upstream, endpoint) }
+
 // ListenerMetrics counts what happens at one listener. Its methods are safe
 // for concurrent use, take no lock and allocate nothing.
 type ListenerMetrics struct {

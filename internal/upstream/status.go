@@ -34,6 +34,12 @@ type EndpointStatus struct {
 	Failures  int64      `json:"failures"`             // attempts that failed by the endpoint's fault
 }
 
+// Fit tells whether neither checks, nor an ejection, nor a drain keep attempts from
+// the endpoint. One that is not gets some nonetheless while its upstream panics.
+func (s *EndpointStatus) Fit() bool {
+	return s.Health != unhealthy.String() && s.Ejected == nil && !s.Drained
+}
+
 // Status returns the endpoints in the order in which they are written.
 func (g *Group) Status(now time.Time) Status {
 	inFlight, repeating := g.shared.budget.Status()
@@ -103,8 +109,12 @@ func (g *Group) Breakers(now time.Time) []BreakerStatus {
 		return nil
 	}
 	list := make([]BreakerStatus, 0, len(members.endpoints))
+	seen := map[*resilience.Breaker]bool{}
 	for _, e := range members.endpoints {
-		list = append(list, breakerStatus(g.Name(), e.URL, e.breaker.Status(now)))
+		if !seen[e.breaker] { // an endpoint may be listed twice
+			seen[e.breaker] = true
+			list = append(list, breakerStatus(g.Name(), e.URL, e.breaker.Status(now)))
+		}
 	}
 	return list
 }
