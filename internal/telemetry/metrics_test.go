@@ -55,6 +55,9 @@ func TestMetrics(t *testing.T) {
 	u.ConnectionReused()
 	u.ConnectionClosed()
 	u.Observe(250 * time.Millisecond)
+	u.Repeated()
+	u.Repeated()
+	u.BudgetExhausted()
 	web := m.Listener("web")
 	web.ConnectionOpened()
 	web.ConnectionOpened()
@@ -87,6 +90,8 @@ gateway_request_duration_seconds_count{method="_OTHER",path="/users/{id}",route=
 gateway_requests_total{method="GET",path="/users/{id}",route="users",status="200",upstream="u",version="v1"} 2
 gateway_requests_total{method="POST",path="",route="",status="404",upstream="",version=""} 1
 gateway_requests_total{method="_OTHER",path="/users/{id}",route="users",status="418",upstream="u",version=""} 1
+gateway_retries_total{upstream="u"} 2
+gateway_retry_budget_exhausted_total{upstream="u"} 1
 gateway_upstream_active_connections{upstream="u"} 1
 gateway_upstream_connections_total{reused="false",upstream="u"} 2
 gateway_upstream_connections_total{reused="true",upstream="u"} 2
