@@ -36,6 +36,7 @@ type steady struct {
 	answered atomic.Int64
 	dialed   atomic.Int64 // connections
 	longest  atomic.Int64 // nanoseconds that an answer took, since it was last set
+	failed   atomic.Bool  // it has told an error, and asks no more
 }
 
 // run asks until the context ends. No request may fail.
@@ -45,6 +46,7 @@ func (s *steady) run(t *testing.T, ctx context.Context, path string) { //nolint:
 			s.dialed.Add(1)
 		}
 	}})
+	defer func() { s.failed.Store(ctx.Err() == nil) }()
 	for ctx.Err() == nil {
 		request, err := http.NewRequestWithContext(traced, http.MethodGet, s.base+path, nil)
 		if err != nil {
@@ -125,8 +127,11 @@ func TestCertificatesReplaced(t *testing.T) {
 		took := time.Since(began)
 		gatewaytest.WaitFor(t, "every client goes on", func() bool {
 			for name, client := range clients {
+				if client.failed.Load() {
+					t.Fatal("it does not")
+				}
 				if client.answered.Load() < before[name]+5 {
-					return t.Failed()
+					return false
 				}
 			}
 			return true
