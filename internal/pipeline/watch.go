@@ -23,7 +23,7 @@ type Watch struct {
 	called   bool          // total is what the client of a call has set
 	response time.Time     // when the head of the response must be there; zero: never, or not known yet
 	try      time.Time     // when that of the attempt under way must be; zero: never
-	perTry   time.Duration // how long it has
+	perTry   time.Duration // how long that has; 0: it is not bound
 	last     time.Time     // when the last byte passed
 	quiet    time.Duration // how long no byte may pass; 0: for ever
 	asking   bool          // the client is asked for more of its body
@@ -74,12 +74,26 @@ func (w *Watch) Came() {
 	w.giving = true
 }
 
-// Try gives the attempt that begins until at for the head of its response, which is
-// after; zero: for as long as the others let it. It lasts until the next call.
-func (w *Watch) Try(at time.Time, after time.Duration) {
+// Try notes that an attempt begins, which is bytes that pass, and gives it so long
+// for the head of its response; 0: for as long as the other time-outs let it. Of an
+// attempt that carries a body the time begins anew with each piece of it, and does
+// not run while the client is asked for one: as the time-out of the response it is
+// counted from the end of the request.
+func (w *Watch) Try(now time.Time, perTry time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.try, w.perTry = at, after
+	w.last, w.perTry, w.try = now, perTry, time.Time{}
+	if perTry > 0 {
+		w.try = now.Add(perTry)
+	}
+}
+
+// Tried notes that the attempt is over, or has its head: what comes next is not
+// held to its time.
+func (w *Watch) Tried() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.try, w.perTry = time.Time{}, 0
 }
 
 // Total is when the exchange must be over; zero: never.
@@ -114,10 +128,19 @@ func (w *Watch) Ask() {
 func (w *Watch) Given(n int) {
 	now := time.Now()
 	w.mu.Lock()
-	defer w.mu.Unlock()
 	w.asking = false
 	if n > 0 {
 		w.last = now
+	}
+	if w.try.IsZero() {
+		w.mu.Unlock()
+		return
+	}
+	w.try = now.Add(w.perTry)
+	nearer := w.nearer
+	w.mu.Unlock()
+	if nearer != nil {
+		nearer()
 	}
 }
 
@@ -141,7 +164,7 @@ func (w *Watch) Sent(now time.Time) {
 // for longer, or shorter.
 func (w *Watch) Answered(now time.Time, stream bool) {
 	w.mu.Lock()
-	w.last, w.head, w.response, w.try = now, true, time.Time{}, time.Time{}
+	w.last, w.head, w.response, w.try, w.perTry = now, true, time.Time{}, time.Time{}, 0
 	if stream {
 		w.quiet = w.limits.IdleStream
 	}
@@ -161,7 +184,10 @@ func (w *Watch) Deadline() time.Time {
 }
 
 func (w *Watch) deadline() time.Time {
-	deadline := earlier(earlier(w.total, w.response), w.try)
+	deadline := earlier(w.total, w.response)
+	if !w.asking {
+		deadline = earlier(deadline, w.try)
+	}
 	if w.quiet > 0 && !w.giving {
 		deadline = earlier(deadline, w.last.Add(w.quiet))
 	}
@@ -191,7 +217,7 @@ func (w *Watch) Expired() error {
 		return w.parted(overdue("total_timeout", w.limits.Total))
 	case over(w.response):
 		return overdue("timeout", w.limits.Response)
-	case over(w.try):
+	case !w.asking && over(w.try):
 		return overdue("per_try_timeout", w.perTry)
 	case w.quiet == 0 || w.giving || !over(w.last.Add(w.quiet)):
 		return nil
@@ -218,7 +244,7 @@ func overdue(name string, after time.Duration) *Error {
 }
 
 // Context returns a context that ends with what Expired tells, by a timer that
-// runs until stop. One at a time may run; nil watches nothing.
+// runs until stop. One after another may run, one at a time; nil watches nothing.
 func (w *Watch) Context(parent context.Context) (ctx context.Context, stop context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(parent)
 	if w == nil {

@@ -1,9 +1,7 @@
 package proxy
 
 import (
-	"errors"
 	"io"
-	"net/netip"
 	"sync"
 	"time"
 
@@ -25,19 +23,21 @@ const (
 // exchange and is not used again.
 type forward struct {
 	*destination
-	x       *pipeline.Exchange
-	side    *side
-	forced  bool // the client has chosen the side
-	watch   pipeline.Watch
-	request message.Request // what any endpoint is asked
-	path    string          // of it, below the base path
-	host    string
+	x      *pipeline.Exchange
+	side   *side // whose budget has the exchange in flight; nil: none's
+	forced bool  // the client has chosen the side
+	watch  pipeline.Watch
+	// request is what the first endpoint is asked. It does not change from then on:
+	// an attempt that was given up may still look at it.
+	request message.Request
+	path    string           // of it, below the base path
+	host    string           // of it; empty: the endpoint's
 	call    bool             // it is a call of gRPC
 	try     pipeline.Attempt // the attempt under way
 	turn    upstream.Turn    // of it
 	tried   []*upstream.Endpoint
-	// repeats is the budget of which the attempt under way has a place, being a
-	// repetition; nil: it is none.
+	// repeats is the budget of which the attempt under way, or the one that is waited
+	// for, has a place, being a repetition; nil: it is none.
 	repeats *resilience.Budget
 	ending  sync.Once // of the exchange
 
@@ -66,71 +66,32 @@ func (f *forward) take(s *side) {
 	s.Group.Budget().Enter()
 }
 
-// attempt tries one endpoint, from start on, up to the head of its response. begun
-// is false where there was none to try.
-func (f *forward) attempt(start time.Time) (begun bool, err error) {
-	if err := f.side.Group.Begin(&f.turn, f.x, f.tried, start); err != nil {
-		return false, err
-	}
-	endpoint := f.turn.Endpoint
-	f.x.Attempts++
-	f.x.Upstream, f.x.Endpoint, f.x.Version = f.side.Group.Name(), endpoint.URL, f.version()
-	f.request.Path, f.request.Host = joined(endpoint.BasePath, f.path), f.host
-	if f.route.Rewrite.Host == "upstream" || f.host == "" {
-		f.request.Host = endpoint.Host
-	}
-	if f.call {
-		pipeline.KeepDeadline(&f.request.Fields, f.x.Until)
-	}
-	f.try = pipeline.Attempt{Request: &f.request, Watch: &f.watch}
-	if f.side.Group.ProxyProtocol != "" {
-		f.introduce()
-	}
-	f.try.Response.Fields = f.room
-	if f.x.Informer != nil {
-		f.try.Informer = f
-	}
-	returned := false
-	defer func() {
-		if !returned { // a body has panicked
-			f.turn.Dropped(time.Now())
-			f.end()
-		}
-	}()
-	err = endpoint.Transport.RoundTrip(f.x.Context(), &f.try)
-	returned = true
-	now := time.Now()
-	f.x.UpstreamTime += now.Sub(start)
-	switch err = f.late(err); {
-	case err == nil:
-		f.turn.Answered(f.try.Response.Status, now)
-	case atFault(err):
-		f.turn.Failed(now)
-	default:
-		f.turn.Dropped(now)
-	}
-	if err != nil {
+// end ends the exchange's forwarding. Only the first call counts.
+func (f *forward) end() {
+	f.ending.Do(func() {
 		f.turn.End()
-	}
-	return true, err
+		f.giveBack()
+		f.side.Group.Budget().Leave()
+	})
 }
 
-// version is the label of the release that is tried.
-func (f *forward) version() string {
-	if f.side.Version != "" {
-		return f.side.Version
-	}
-	return f.turn.Endpoint.Version
+// broke ends an attempt whose response had come, by the endpoint's fault.
+func (f *forward) broke() {
+	f.turn.Broke(time.Now())
+	f.end()
 }
 
-// introduce tells the attempt of the client, as far as that is known.
-func (f *forward) introduce() {
-	if f.x.ClientIP.IsValid() {
-		f.try.Client = netip.AddrPortFrom(f.x.ClientIP, f.x.Peer.Port())
+// fail ends the forwarding with an error.
+func (f *forward) fail(err error) error {
+	f.kept.settle(f.x.Attempts > 0) // else a fallback may read the body
+	f.end()
+	if !f.wantsAttempts() {
+		return err
 	}
-	if f.x.Local != nil {
-		f.try.Local = f.x.Local()
-	}
+	told := *pipeline.AsError(err) // an error may be that of many exchanges
+	told.Fields = told.Fields.Clone()
+	f.tellAttempts(&told.Fields)
+	return &told
 }
 
 // late is the error of a call that fails once its time is over: the endpoint, which
@@ -144,74 +105,5 @@ func (f *forward) late(err error) error {
 	return err
 }
 
-// accept makes the response of the attempt, which has come now, the exchange's, or
-// refuses it; a refused one is closed.
-func (f *forward) accept(now time.Time) error {
-	response := &f.try.Response
-	offered := upgradeOf(response.Fields)
-	if response.Tunnel != nil && !asked(upgradeFor(f.x.Request), offered) {
-		_ = response.Close() // the error at hand is the one to tell
-		f.broke()
-		return pipeline.NewError(pipeline.UpstreamProtocol, errors.New("the endpoint changed to a protocol that the client did not ask for"))
-	}
-	f.watch.Answered(now, pipeline.Streams(response))
-	dropHops(&response.Fields)
-	pipeline.AnnounceTrailers(&response.Fields)
-	response.Trailer = pipeline.Trailers(response.Trailer, nil)
-	if offered != "" && (response.Tunnel != nil || response.Status == statusUpgradeRequired) {
-		response.Fields.Put(message.Upgrade, offered)
-		response.Fields.Put(message.Connection, "Upgrade")
-	}
-	appendTo(&response.Fields, message.Via, f.viaOf(response.Protocol))
-	if f.x.Version != "" {
-		response.Fields.Put(message.XBackendVersion, f.x.Version)
-	}
-	f.turn.Mark(f.x, response)
-	f.tellAttempts(&response.Fields)
-	switch {
-	case response.Tunnel != nil:
-		response.Tunnel = &tunnel{forward: f, Tunnel: response.Tunnel}
-	case response.Body != nil:
-		f.watch.Came() // until more is read
-		f.downloading = response.Body
-		response.Body = (*download)(f)
-	default:
-		f.end()
-	}
-	f.x.Response = response
-	return nil
-}
-
-// broke ends an attempt whose response had come, by the endpoint's fault.
-func (f *forward) broke() {
-	f.turn.Broke(time.Now())
-	f.end()
-}
-
-// end ends the exchange's forwarding. Only the first call counts.
-func (f *forward) end() {
-	f.ending.Do(func() {
-		f.turn.End()
-		f.giveBack()
-		f.side.Group.Budget().Leave()
-	})
-}
-
 // atFault tells whether an error is the endpoint's fault.
 func atFault(err error) bool { return pipeline.AsError(err).Fault == pipeline.Upstream }
-
-// Inform passes informational responses on; they count as bytes.
-func (f *forward) Inform(status int, fields message.Fields) {
-	f.watch.Touch()
-	dropHops(&fields)
-	appendTo(&fields, message.Via, f.viaOf(message.HTTP11)) // HTTP/1.0 has none
-	f.x.Informer.Inform(status, fields)
-}
-
-// viaOf is the member of Via for a message of a protocol (RFC 9110 7.6.3).
-func (d *destination) viaOf(protocol message.Protocol) string {
-	if via, ok := d.via[protocol]; ok {
-		return via
-	}
-	return d.via[message.HTTP11]
-}

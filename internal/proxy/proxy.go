@@ -74,7 +74,9 @@ func (d *destination) Serve(x *pipeline.Exchange) error {
 	if err := d.request(x, &f.request); err != nil {
 		return err
 	}
-	f.path, f.host = f.request.Path, f.request.Host
+	if f.path, f.host = f.request.Path, f.request.Host; d.route.Rewrite.Host == "upstream" {
+		f.host = ""
+	}
 	limits := d.route.Timeouts
 	if f.call = pipeline.CallOf(x.Request) != rpc.None; f.call {
 		limits.Idle = limits.IdleStream
@@ -107,19 +109,4 @@ func (d *destination) loops(fields message.Fields) int {
 		}
 	}
 	return n
-}
-
-// appendTo appends a member to a list field, and makes one line of it.
-func appendTo(fields *message.Fields, id message.Name, member string) {
-	if !fields.Has(id) {
-		*fields = append(*fields, message.Field{Name: id.String(), Value: member, ID: id})
-		return
-	}
-	var members []string
-	for value := range fields.Values(id.String()) {
-		if value != "" {
-			members = append(members, value)
-		}
-	}
-	fields.Put(id, strings.Join(append(members, member), ", "))
 }

@@ -4,33 +4,54 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"time"
 
 	"sluice/internal/message"
 	"sluice/internal/netloop"
+	"sluice/internal/pipeline"
 )
 
-// replay lets several attempts send the client's body: what was read of it is
-// kept, up to a size. One attempt at a time may read; what an earlier one still
-// does comes to nothing. A nil replay is that of no body, or of one that is sent
-// once.
+// replayPiece is how much of a body that is not there yet is asked for at once, in
+// bytes.
+const replayPiece = 16 << 10
+
+// replay lets several attempts send the client's body: what was read of it is kept,
+// up to a size. Each attempt has a reader of it, and only that of the last gets
+// anything. What the client was asked for when an attempt ended comes to the next
+// one. A nil replay is that of no body, or of one that is sent once.
 type replay struct {
-	source *upload
-	limit  int // of what is kept; 0: nothing, it is sent again only while nothing was read
+	source   *upload
+	limit    int              // of what is kept; 0: nothing, it is sent again only while nothing was read
+	executor netloop.Executor // whose tasks read; nil: goroutines do, which are left behind where they wait
 
 	mu      sync.Mutex
 	kept    []byte
-	lost    bool  // more was read than is kept
-	reading bool  // the client is being read
-	end     error // what the client's body ended with; nil: it goes on
+	lost    bool   // some was read that is not kept
+	reading bool   // the client is being read
+	keeping bool   // what comes of that is kept
+	end     error  // what the client's body ended with; nil: it goes on
+	wake    signal // of the reader, which waits for what comes; nil: it does not
 	reader  *reader
 	closed  bool // reader is
 	settled bool // no other attempt follows
+	shut    bool // source is closed
 }
 
-// reader is the body as one attempt reads it.
-type reader struct {
-	*replay
-	at int // in kept
+// signal is a netloop.Event, or what stands for one among goroutines.
+type signal interface {
+	Set()
+	Wait(deadline time.Time) error
+}
+
+// bell is a signal for goroutines. It is set once.
+type bell chan struct{}
+
+func (b bell) Set() { close(b) }
+
+// Wait waits, however long.
+func (b bell) Wait(time.Time) error {
+	<-b
+	return nil
 }
 
 // keepBody lets the body be sent again, as far as the route does.
@@ -40,105 +61,241 @@ func (f *forward) keepBody() {
 		return
 	}
 	f.kept = &replay{source: (*upload)(f)}
-	if f.repeatable(r) && f.request.Length <= r.Body {
+	if own, ok := f.x.Context().(*netloop.Context); ok {
+		f.kept.executor = own.Executor()
+	}
+	// Also where the method may not be repeated: an endpoint that has not seen the
+	// request does not say so before some of the body is read.
+	if f.request.Length <= r.Body {
 		f.kept.limit = int(r.Body)
 	}
 	f.kept.reader = &reader{replay: f.kept}
 	f.request.Body = f.kept.reader
 }
 
-// rewind makes the body one that is read from its beginning, for another attempt,
-// and tells whether it can: not while the client is being read for the one before.
+// body is the client's body for the next attempt; nil: there is none.
+func (f *forward) body() io.ReadCloser {
+	if f.kept == nil {
+		return f.request.Body
+	}
+	return f.kept.reader
+}
+
+// rewind makes another reader, from the beginning, and tells whether it can: not
+// while the client is read for an attempt alone.
 func (r *replay) rewind() bool {
 	if r == nil {
 		return true
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.lost || r.reading || r.end != nil && !errors.Is(r.end, io.EOF) {
+	if r.lost || r.reading && !r.keeping || r.end != nil && !errors.Is(r.end, io.EOF) {
 		return false
 	}
+	r.ring() // the one before, which gets nothing any more
 	r.reader, r.closed = &reader{replay: r}, false
-	r.source.request.Body = r.reader
 	return true
 }
 
-// settle says that no other attempt follows.
-func (r *replay) settle() {
+// settle says that no other attempt follows. Where none is under way, over, nobody
+// will read the rest.
+func (r *replay) settle(over bool) {
 	if r == nil {
 		return
 	}
 	r.mu.Lock()
 	r.settled = true
-	closed := r.closed
+	over = over || r.closed
+	r.forget()
 	r.mu.Unlock()
-	if closed {
-		_ = r.source.Close() // nobody reads the rest
+	if over {
+		_ = r.shutDown() // it is the client's no more
 	}
 }
+
+// shutDown closes the client's body, once.
+func (r *replay) shutDown() error {
+	r.mu.Lock()
+	shut := r.shut
+	r.shut = true
+	r.mu.Unlock()
+	if shut {
+		return nil
+	}
+	return r.source.Close()
+}
+
+// forget drops what is kept where nobody will want it again. The caller holds the
+// lock.
+func (r *replay) forget() {
+	if r.settled && r.reader.at >= len(r.kept) && !r.reading {
+		r.lost, r.kept = r.lost || len(r.kept) > 0, nil
+	}
+}
+
+// ring wakes the reader. The caller holds the lock.
+func (r *replay) ring() {
+	if r.wake != nil {
+		r.wake.Set()
+		r.wake = nil
+	}
+}
+
+// room is how much more may be kept; 0: what comes is not kept. The caller holds the
+// lock.
+func (r *replay) room() int {
+	if r.lost || r.settled {
+		return 0
+	}
+	return r.limit - len(r.kept)
+}
+
+// took notes what the client gave.
+func (r *replay) took(data []byte, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.keeping {
+		r.kept = append(r.kept, data...)
+	} else if len(data) > 0 {
+		r.lost, r.kept = true, nil
+	}
+	r.reading, r.keeping = false, false
+	if err != nil {
+		r.end = err
+	}
+	r.ring()
+}
+
+// pump is a task that asks the client for a piece, which comes to whoever reads
+// then.
+func (r *replay) pump(size int) {
+	returned := false
+	defer func() {
+		if !returned { // the panic is the executor's to tell
+			r.took(nil, pipeline.NewError(pipeline.Internal, errors.New("reading the body panicked")))
+		}
+	}()
+	piece := make([]byte, size)
+	n, err := r.source.Read(piece)
+	r.took(piece[:n], err)
+	returned = true
+}
+
+// reader is the body as one attempt reads it.
+type reader struct {
+	*replay
+	at int // in kept
+}
+
+// step is what a reader does next.
+type step uint8
+
+const (
+	finished step = iota // it has read
+	direct               // it reads from the client itself
+	waiting              // it waits for what comes
+)
 
 // Read reads what is kept, then from the client.
 func (b *reader) Read(p []byte) (int, error) {
-	n, err, done := b.begin(p)
-	if done {
-		return n, err
+	for {
+		n, err, next, room := b.begin(p)
+		switch next {
+		case finished:
+			return n, err
+		case direct:
+			return b.take(p[:room])
+		case waiting:
+			if err := b.await(); err != nil {
+				return 0, err
+			}
+		}
 	}
-	n, err = b.source.Read(p)
-	b.took(p[:n], err)
-	return n, err
 }
 
-// begin is a Read as far as it needs no client; else the client is being read until
-// took.
-func (b *reader) begin(p []byte) (n int, err error, done bool) { //nolint:revive // they are the results of a Read, and more
+// begin is a Read as far as it needs no client. Where the reader is to read from the
+// client itself, room is how much of p it may fill.
+func (b *reader) begin(p []byte) (n int, err error, next step, room int) { //nolint:revive // they are the results of a Read, and more
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
 	case b.reader != b, b.closed:
-		return 0, errBodyOver, true
+		return 0, errBodyOver, finished, 0
 	case b.at < len(b.kept):
 		n = copy(p, b.kept[b.at:])
 		b.at += n
-		return n, nil, true
+		b.forget()
+		return n, nil, finished, 0
 	case b.end != nil:
-		return 0, b.end, true
+		return 0, b.end, finished, 0
+	case b.reading:
+		return 0, nil, waiting, 0
+	case b.source.left == 0:
+		return 0, io.EOF, finished, 0
 	}
-	b.reading = true
-	return 0, nil, false
+	room = b.room()
+	b.reading, b.keeping = true, room > 0
+	switch {
+	case room == 0:
+		return 0, nil, direct, len(p)
+	case b.executor != nil && message.Buffered(b.source) == 0:
+		size := min(room, replayPiece)
+		if left := b.source.left; left != message.Unknown {
+			size = int(min(int64(size), left)) // no byte further
+		}
+		b.executor.Go(func() { b.pump(size) })
+		return 0, nil, waiting, 0
+	}
+	return 0, nil, direct, min(room, len(p))
 }
 
-// took notes what the client gave.
-func (b *reader) took(data []byte, err error) {
+// take reads from the client.
+func (b *reader) take(p []byte) (int, error) {
+	n, err := b.source.Read(p)
+	b.took(p[:n], err)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.reading = false
-	if err != nil {
-		b.end = err
+	if b.reader != b { // another attempt has it
+		return 0, errBodyOver
 	}
-	b.at += len(data)
-	switch {
-	case b.lost || len(data) == 0:
-	case len(b.kept)+len(data) > b.limit:
-		b.lost, b.kept = true, nil
-	default:
-		b.kept = append(b.kept, data...)
-	}
+	b.at += n
+	b.forget()
+	return n, err
 }
 
-// ReadInto is Read into a pipe, for a body of which nothing is kept.
+// await waits until something has come of the reading under way, or this reader is
+// over.
+func (b *reader) await() error {
+	b.mu.Lock()
+	if !b.reading || b.reader != b || b.closed {
+		b.mu.Unlock()
+		return nil
+	}
+	wake := signal(make(bell))
+	if b.executor != nil {
+		wake = b.executor.NewEvent()
+	}
+	b.wake = wake
+	b.mu.Unlock()
+	return wake.Wait(time.Time{})
+}
+
+// ReadInto is Read into a pipe, for a body of which nothing more is kept.
 func (b *reader) ReadInto(p *netloop.Pipe, most int64) (int, error) {
 	b.mu.Lock()
-	keeps := b.reader != b || b.closed || b.end != nil || b.limit > 0 && !b.lost
-	b.reading = b.reading || !keeps
+	otherwise := b.reader != b || b.closed || b.at < len(b.kept) || b.end != nil || b.reading || b.room() > 0
+	b.reading = b.reading || !otherwise
 	b.mu.Unlock()
-	if keeps {
+	if otherwise {
 		return 0, errors.ErrUnsupported // Read knows what to do
 	}
 	n, err := b.source.ReadInto(p, most)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.reading = false
-	b.lost = b.lost || n > 0
+	if n > 0 {
+		b.lost, b.kept = true, nil
+	}
 	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		b.end = err
 	}
@@ -157,15 +314,21 @@ func (b *reader) Buffered() int {
 }
 
 // Close ends the attempt's reading, and the client's body with it where no other
-// attempt follows.
+// attempt follows, or none can: the client is being read for this one alone.
 func (b *reader) Close() error {
 	b.mu.Lock()
-	mine := b.reader == b && !b.closed
-	b.closed = b.closed || mine
-	settled := b.settled
+	if b.reader != b || b.closed {
+		b.mu.Unlock()
+		return nil
+	}
+	b.closed = true
+	b.ring()
+	alone := b.reading && !b.keeping
+	b.lost = b.lost || alone
+	over := b.settled || alone
 	b.mu.Unlock()
-	if mine && settled {
-		return b.source.Close()
+	if over {
+		return b.shutDown()
 	}
 	return nil
 }

@@ -1,10 +1,7 @@
 package proxy
 
 import (
-	"context"
-	"math/rand/v2"
 	"slices"
-	"strconv"
 	"time"
 
 	"sluice/internal/message"
@@ -12,28 +9,28 @@ import (
 	"sluice/internal/pipeline"
 )
 
-const (
-	// firstPause is the longest wait before the first repetition; it doubles with
-	// each, up to longPause.
-	firstPause = 25 * time.Millisecond
-	longPause  = time.Second
-)
-
 // run tries endpoints until one has answered, as often as the route lets it.
 func (f *forward) run(now time.Time) error {
-	for moves := 0; ; {
-		if r := f.route.Retry; r != nil && r.PerTry > 0 {
-			f.watch.Try(now.Add(r.PerTry), r.PerTry)
+	returned := false
+	defer func() {
+		if !returned { // a body or the client's informer has panicked
+			f.kept.settle(true)
+			f.end()
 		}
-		begun, err := f.attempt(now)
-		f.watch.Try(time.Time{}, 0)
+	}()
+	err := f.attempts(now)
+	returned = true
+	return err
+}
+
+func (f *forward) attempts(now time.Time) error {
+	for moves := 0; ; {
+		begun, err := f.bounded(now)
 		now = time.Now()
 		if !begun {
-			s := f.other(now)
-			if moves++; s == nil || moves > len(f.sides) {
+			if moves++; moves > len(f.sides) || !f.move(err, now) {
 				return f.fail(err)
 			}
-			f.take(s)
 			continue
 		}
 		pause, again := f.again(err, now)
@@ -41,7 +38,6 @@ func (f *forward) run(now time.Time) error {
 		case !again && err != nil:
 			return f.fail(err)
 		case !again:
-			f.kept.settle()
 			return f.accept(now)
 		case err == nil:
 			_ = f.try.Response.Close() // what it says is not wanted any more
@@ -54,15 +50,38 @@ func (f *forward) run(now time.Time) error {
 	}
 }
 
-// fail ends the forwarding with an error.
-func (f *forward) fail(err error) error {
-	f.kept.settle()
-	f.end()
-	if e := pipeline.AsError(err); f.x.Attempts > 0 && f.wantsAttempts() {
-		f.tellAttempts(&e.Fields)
-		return e
+// bounded is an attempt within the time of one.
+func (f *forward) bounded(now time.Time) (begun bool, err error) {
+	r := f.route.Retry
+	if r == nil {
+		return f.attempt(now)
 	}
-	return err
+	f.watch.Try(now, r.PerTry)
+	begun, err = f.attempt(now)
+	f.watch.Tried()
+	return begun, err
+}
+
+// move goes on with another side of the split after an error that tells why there
+// is no endpoint to try, and tells whether there is one.
+func (f *forward) move(err error, now time.Time) bool {
+	switch pipeline.AsError(err).Word {
+	case pipeline.NoEndpoint, pipeline.CircuitOpen:
+	default:
+		return false // the client has left
+	}
+	s := f.other(now)
+	if s == nil {
+		return false
+	}
+	if f.repeats != nil {
+		f.giveBack()
+		if !f.reserve(s) {
+			return false
+		}
+	}
+	f.take(s)
+	return true
 }
 
 // again tells whether what came of an attempt, a response or an error, is followed
@@ -87,27 +106,31 @@ func (f *forward) again(err error, now time.Time) (pause time.Duration, again bo
 		return 0, false // its circuit breaker has opened: what there is goes to the client
 	}
 	pause, inTime := f.delay(err, fresh, now)
-	if !inTime {
-		return 0, false
-	}
-	if !next.Group.Budget().Take(r.Budget) {
-		if next.Exhausted != nil {
-			next.Exhausted()
-		}
+	if !inTime || !f.reserve(next) {
 		return 0, false
 	}
 	if !f.kept.rewind() {
-		next.Group.Budget().Give()
+		f.giveBack()
 		return 0, false
 	}
-	f.repeats = next.Group.Budget()
 	if next != f.side {
 		f.take(next)
 	}
-	if next.Repeated != nil {
-		next.Repeated()
-	}
 	return pause, true
+}
+
+// reserve takes a place for a repetition in the budget of a side, and tells whether
+// there was one.
+func (f *forward) reserve(s *side) bool {
+	budget := s.Group.Budget()
+	if !budget.Take(f.route.Retry.Budget) {
+		if s.Exhausted != nil {
+			s.Exhausted()
+		}
+		return false
+	}
+	f.repeats = budget
+	return true
 }
 
 // giveBack gives back the place in the budget.
@@ -149,60 +172,3 @@ func (f *forward) repeatable(r *model.Retry) bool {
 
 // unsent tells whether the endpoint cannot have seen the request.
 func unsent(err error) bool { return err != nil && pipeline.AsError(err).Unsent }
-
-// delay is how long to wait before the next attempt: exponentially longer with
-// each, with full jitter (Brooker 2015). Where nothing was sent and another
-// endpoint is there it is not waited at all; where none is, an endpoint that says
-// how long to leave it alone (RFC 9110 10.2.3) gets that time. inTime is false where
-// the exchange would be over by then.
-func (f *forward) delay(err error, fresh bool, now time.Time) (pause time.Duration, inTime bool) {
-	if fresh && unsent(err) {
-		return 0, true
-	}
-	pause = rand.N(min(firstPause<<min(f.x.Attempts-1, 10), longPause))
-	if err == nil && !fresh {
-		pause = max(pause, retryAfter(f.try.Response.Fields, now))
-	}
-	deadline := f.watch.Deadline()
-	return pause, deadline.IsZero() || now.Add(pause).Before(deadline)
-}
-
-// retryAfter is how long a response asks to be left alone.
-func retryAfter(fields message.Fields, now time.Time) time.Duration {
-	value := fields.Get(message.RetryAfter)
-	if seconds, err := strconv.ParseUint(value, 10, 31); err == nil {
-		return time.Duration(seconds) * time.Second
-	}
-	if at, err := time.Parse(time.RFC1123, value); err == nil {
-		return max(0, at.Sub(now))
-	}
-	return 0
-}
-
-// pause waits, unless the exchange ends before.
-func (f *forward) pause(d time.Duration) error {
-	if d <= 0 {
-		return nil
-	}
-	f.x.Wait(func() {
-		timer := time.NewTimer(d)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-f.x.Context().Done():
-		}
-	})
-	if ctx := f.x.Context(); ctx.Err() != nil {
-		return context.Cause(ctx)
-	}
-	return f.watch.Expired()
-}
-
-// wantsAttempts tells whether the client asks how many attempts there were.
-func (f *forward) wantsAttempts() bool { return f.x.Request.Fields.Has(message.XSluiceAttempts) }
-
-func (f *forward) tellAttempts(fields *message.Fields) {
-	if f.wantsAttempts() {
-		fields.Put(message.XSluiceAttempts, strconv.Itoa(f.x.Attempts))
-	}
-}
