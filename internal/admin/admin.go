@@ -1,6 +1,6 @@
 // Package admin is the admin API: what a running gateway tells about itself
-// over HTTP, with the dashboard. It reads the serving snapshot and changes
-// nothing; it sees no exchange.
+// over HTTP, with the dashboard. It reads the serving snapshot, and changes no more
+// than whether an endpoint is drained; it sees no exchange.
 package admin
 
 import (
@@ -50,6 +50,9 @@ func New(gateway Gateway, log *slog.Logger) *API {
 	for _, e := range a.endpoints() {
 		a.mux.Handle("GET "+e.pattern, e.handler)
 	}
+	for _, e := range a.writes() {
+		a.mux.Handle("POST "+e.pattern, e.handler)
+	}
 	return a
 }
 
@@ -92,8 +95,9 @@ func (a *API) unknown(w http.ResponseWriter, r *http.Request, handler http.Handl
 	probe := statusProbe{header: http.Header{}}
 	handler.ServeHTTP(&probe, r)
 	if probe.status == http.StatusMethodNotAllowed {
-		w.Header().Set("Allow", probe.header.Get("Allow"))
-		problem(w, probe.status, "method_not_allowed", "This part of the admin API is read with GET.")
+		allow := probe.header.Get("Allow")
+		w.Header().Set("Allow", allow)
+		problem(w, probe.status, "method_not_allowed", "This path of the admin API takes "+allow+".")
 		return
 	}
 	problem(w, http.StatusNotFound, "not_found", "The admin API has no such path; GET /_gateway/openapi.json lists them.")

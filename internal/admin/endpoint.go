@@ -39,6 +39,7 @@ func (a *API) endpoints() []endpoint {
 		{"/_gateway/listeners", "the listeners with their bound addresses", nil, a.read(a.listeners)},
 		{"/_gateway/routes", "the route table in matching order", nil, a.read(a.routes)},
 		{"/_gateway/upstreams", "the upstreams with their endpoints", nil, a.read(a.upstreams)},
+		{"/_gateway/breakers", "the circuit breakers, with what they have counted", nil, a.read(a.breakers)},
 		{"/_gateway/explain", "what would happen to one request, and why", []parameter{
 			{"method", "query", "GET without", false}, {"url", "query", "an absolute URL, or a path", true},
 			{"header", "query", "a field as Name: value; may be repeated", false},
@@ -56,6 +57,24 @@ func (a *API) endpoints() []endpoint {
 		{"/debug/pprof/symbol", "names of program counters", nil, http.HandlerFunc(pprof.Symbol)},
 		{"/debug/pprof/trace", "an execution trace", []parameter{{"seconds", "query", "how long", false}}, http.HandlerFunc(pprof.Trace)},
 		{"/{$}", "the dashboard", nil, http.HandlerFunc(a.dashboard)},
+	}
+}
+
+// write is one path of the API that changes something, by POST.
+type write struct {
+	endpoint
+	body map[string]any // the JSON Schema of what is sent
+}
+
+func (a *API) writes() []write {
+	name := []parameter{{"upstream", "path", "the name of an upstream", true}}
+	url := map[string]any{
+		"type": "object", "required": []string{"url"}, "additionalProperties": false,
+		"properties": map[string]any{"url": map[string]string{"type": "string", "description": "the URL of an endpoint"}},
+	}
+	return []write{
+		{endpoint{"/_gateway/upstreams/{upstream}/endpoints/drain", "an endpoint gets no new attempts, over reloads, too; the answer is how it is", name, a.drain(true)}, url},
+		{endpoint{"/_gateway/upstreams/{upstream}/endpoints/undrain", "a drained endpoint gets attempts again; the answer is how it is", name, a.drain(false)}, url},
 	}
 }
 
@@ -100,6 +119,8 @@ func (a *API) upstreams(s *snapshot.Snapshot) any {
 	}
 	return list
 }
+
+func (a *API) breakers(s *snapshot.Snapshot) any { return s.Breakers(time.Now()) }
 
 func (a *API) problems() []model.Problem {
 	if problems := a.gateway.Problems(); problems != nil {

@@ -108,10 +108,11 @@ func TestReads(t *testing.T) {
 			object{"id": "users", "priority": 100.0, "listeners": []any{}, "destination": "upstream users", "middleware": []any{}, "match": object{"path_prefix": "/users", "headers": object{"X-A": "~ ^t", "X-B": "(absent)"}}},
 			object{"id": "old", "priority": 200.0, "listeners": []any{}, "destination": "redirect 308 /new", "middleware": []any{}, "match": object{"path_regex": "^/old"}},
 		},
-		"/_gateway/upstreams": []any{object{"name": "users", "endpoints": []any{
-			object{"url": echo, "weight": 3.0, "version": "v1", "active": 0.0, "requests": 3.0, "failures": 0.0},
-			object{"url": "http://127.0.0.1:1/base", "weight": 1.0, "active": 0.0, "requests": 1.0, "failures": 1.0},
+		"/_gateway/upstreams": []any{object{"name": "users", "policy": "round_robin", "panicking": false, "in_flight": 0.0, "repeating": 0.0, "endpoints": []any{
+			object{"url": echo, "weight": 3.0, "version": "v1", "available": true, "drained": false, "ejections": 0.0, "active": 0.0, "requests": 3.0, "failures": 0.0},
+			object{"url": "http://127.0.0.1:1/base", "weight": 1.0, "available": true, "drained": false, "ejections": 0.0, "active": 0.0, "requests": 1.0, "failures": 1.0},
 		}}},
+		"/_gateway/breakers": []any{},
 		"/_gateway/problems": []any{},
 		"/_gateway/releases": []any{},
 	} {
@@ -262,7 +263,7 @@ func TestOpenAPI(t *testing.T) {
 				Required              bool
 				Schema                object
 			}
-			Responses object
+			RequestBody, Responses object
 		}
 	}
 	tell(t, gw, "/_gateway/openapi.json", &api)
@@ -270,12 +271,19 @@ func TestOpenAPI(t *testing.T) {
 		t.Errorf("the version is %s", api.OpenAPI)
 	}
 	for _, path := range []string{
-		"/", "/metrics", "/debug/pprof/", "/_gateway/health", "/_gateway/ready", "/_gateway/metrics", "/_gateway/upstreams", "/_gateway/routes", "/_gateway/explain", "/_gateway/listeners",
+		"/", "/metrics", "/debug/pprof/", "/_gateway/health", "/_gateway/ready", "/_gateway/metrics", "/_gateway/upstreams", "/_gateway/breakers", "/_gateway/routes", "/_gateway/explain", "/_gateway/listeners",
 		"/_gateway/problems", "/_gateway/config", "/_gateway/config/history", "/_gateway/config/history/{revision}", "/_gateway/releases", "/_gateway/openapi.json",
 	} {
 		if _, ok := api.Paths[path]; !ok {
 			t.Errorf("%s is not described", path)
 		}
+	}
+	for _, word := range []string{"drain", "undrain"} {
+		path := "/_gateway/upstreams/{upstream}/endpoints/" + word
+		if described, ok := api.Paths[path]["post"]; !ok || described.Summary == "" || described.RequestBody == nil || len(described.Parameters) != 1 || len(api.Paths[path]) != 1 {
+			t.Errorf("%s is described as %v", path, api.Paths[path])
+		}
+		delete(api.Paths, path)
 	}
 	for path, methods := range api.Paths {
 		described := methods["get"]

@@ -201,7 +201,11 @@ func TestOriginAndMethod(t *testing.T) {
 		{"GET", "/nowhere", "", 404},
 		{"GET", "/_gateway", "", 404},
 		{"GET", "/_gateway/config/", "", 404},
-		{"GET", "/_gateway/breakers", "", 404}, // a later issue brings it
+		{"GET", "/_gateway/breakers", "", 200},
+		{"POST", "/_gateway/breakers", "", 405},
+		{"POST", "/_gateway/upstreams/x/endpoints/drain", "http://evil.example.com", 403},
+		{"POST", "/_gateway/upstreams/x/endpoints/drain/", "", 404},
+		{"POST", "/_gateway/upstreams/x/y/endpoints/drain", "", 404},
 	} {
 		request := ask(test.method, test.path)
 		if test.origin != "" {

@@ -60,6 +60,16 @@ func (w weight) String() string {
 // isURL tells whether a destination is a URL and not a name.
 func isURL(s string) bool { return strings.Contains(s, "://") || strings.HasPrefix(s, unixPrefix) }
 
+// ParseEndpoint reads the URL of an endpoint as documents may have it; a relative
+// path of a socket is taken from the root. The error says what is wrong with it.
+func ParseEndpoint(text string) (model.Endpoint, error) {
+	endpoint, f := parseEndpoint("/", text)
+	if f != nil {
+		return endpoint, errors.New("url " + f.message)
+	}
+	return endpoint, nil
+}
+
 // parseEndpoint reads the URL of an endpoint. Faults follow the name of the
 // value.
 func parseEndpoint(dir, text string) (model.Endpoint, *fault) {
