@@ -5,8 +5,7 @@
 // come in from outside as a table.
 //
 // A kind describes its options with a struct of its own. The tag `config` names
-// a key, `doc` describes it, `enum` lists the texts that it may be, `later`
-// those that are known but not supported yet:
+// a key, `doc` describes it, `enum` lists the texts that it may be:
 //
 //	type Options struct {
 //		Max    config.Size                  `config:"max,required" doc:"how many bytes a body may have"`

@@ -36,7 +36,7 @@ type field struct {
 	index           int
 	required        bool
 	later           bool
-	enum, soon      []string
+	enum            []string
 	typ             reflect.Type
 }
 
@@ -91,7 +91,7 @@ func inspect(t reflect.Type) *structType {
 		info.fields = append(info.fields, field{
 			name: name, doc: f.Tag.Get("doc"), note: f.Tag.Get("default"), index: i,
 			required: options == "required", later: f.Type == laterType, typ: f.Type,
-			enum: words(f.Tag.Get("enum")), soon: words(f.Tag.Get("later")),
+			enum: words(f.Tag.Get("enum")),
 		})
 		if f.Type != laterType {
 			info.names = append(info.names, name)
@@ -201,16 +201,10 @@ func (d *decoder) oneOf(n *yaml.Node, value string, f *field) {
 			return
 		}
 	}
-	for _, word := range f.soon {
-		if value == word {
-			d.problem(n, fmt.Sprintf("%s: %s is not supported yet", d.name(), word), "")
-			return
-		}
-	}
 	if value == "" {
 		return // the decoder has reported why
 	}
-	d.problem(n, fmt.Sprintf("%s must be %s, not %s", d.name(), alternatives(f.enum), short(n.Value)), didYouMean(d.out.nearest(value, append(f.enum[:len(f.enum):len(f.enum)], f.soon...))))
+	d.problem(n, fmt.Sprintf("%s must be %s, not %s", d.name(), alternatives(f.enum), short(n.Value)), didYouMean(d.out.nearest(value, f.enum)))
 }
 
 func didYouMean(near string) string {
