@@ -1,6 +1,8 @@
 package upstream
 
 import (
+	"time"
+
 	"sluice/internal/lease"
 	"sluice/internal/model"
 	"sluice/internal/resilience"
@@ -26,4 +28,62 @@ func acquireBreaker(set *lease.Set, m *model.Upstream, endpoint string, observer
 			observer.tell(Event{Kind: BreakerChanged, Upstream: m.Name, Endpoint: endpoint, From: t.From.String(), To: t.To.String(), Reason: t.Reason})
 		})
 	})
+}
+
+// BreakerStatus is a circuit breaker as people see it.
+type BreakerStatus struct {
+	Upstream string     `json:"upstream"`
+	Endpoint string     `json:"endpoint,omitempty"` // empty: it is the upstream's
+	State    string     `json:"state"`
+	Since    *time.Time `json:"since,omitempty"`  // of the last transition; absent: there was none
+	Reason   string     `json:"reason,omitempty"` // of it
+	// Within the window.
+	Requests    int `json:"requests"`
+	Failures    int `json:"failures"`
+	Slow        int `json:"slow"`
+	Consecutive int `json:"consecutive_failures"`
+	// Of a half-open one.
+	Probing   int        `json:"probing"` // under way
+	Successes int        `json:"successes"`
+	ProbeAt   *time.Time `json:"probe_at,omitempty"` // when an open one lets an attempt through as a probe
+
+	code resilience.State
+}
+
+// Code is the state as a number, for the metric.
+func (s *BreakerStatus) Code() float64 { return float64(s.code) }
+
+// Breakers are the circuit breakers of the upstream.
+func (g *Group) Breakers(now time.Time) []BreakerStatus {
+	if g.breaker != nil {
+		return []BreakerStatus{breakerStatus(g.Name(), "", g.breaker.Status(now))}
+	}
+	members := g.members.Load()
+	if g.Breaker == nil || members == nil {
+		return nil
+	}
+	list := make([]BreakerStatus, 0, len(members.endpoints))
+	seen := map[*resilience.Breaker]bool{}
+	for _, e := range members.endpoints {
+		if !seen[e.breaker] { // an endpoint may be listed twice
+			seen[e.breaker] = true
+			list = append(list, breakerStatus(g.Name(), e.URL, e.breaker.Status(now)))
+		}
+	}
+	return list
+}
+
+func breakerStatus(upstream, endpoint string, s resilience.BreakerStatus) BreakerStatus {
+	out := BreakerStatus{
+		Upstream: upstream, Endpoint: endpoint, State: s.State.String(), Reason: s.Reason,
+		Requests: s.Requests, Failures: s.Failures, Slow: s.Slow, Consecutive: s.Consecutive,
+		Probing: s.Probing, Successes: s.Successes, code: s.State,
+	}
+	if !s.Since.IsZero() {
+		out.Since = &s.Since
+	}
+	if !s.ProbeAt.IsZero() {
+		out.ProbeAt = &s.ProbeAt
+	}
+	return out
 }

@@ -1,6 +1,11 @@
 package upstream
 
-import "time"
+import (
+	"time"
+
+	"sluice/internal/discovery"
+	"sluice/internal/model"
+)
 
 // Event is a change of what is known of an upstream, for the log and the metrics.
 type Event struct {
@@ -27,11 +32,24 @@ const (
 	LookupRecovered EventKind = "lookup recovered"
 )
 
-// Observer is told of events. It must not wait, nor call the upstream; nil: nobody.
+// Observer is told of events, each after it is so: those of endpoints in their order
+// and one at a time, by whoever comes by. It must not wait; nil: nobody.
 type Observer func(Event)
 
 func (o Observer) tell(e Event) {
 	if o != nil {
 		o(e)
+	}
+}
+
+// lookups has an observer told of the look-ups for an upstream.
+func lookups(upstream string, observer Observer) discovery.Observer {
+	return discovery.Observer{
+		Failed: func(m *model.DNS, err error) {
+			observer.tell(Event{Kind: LookupFailed, Upstream: upstream, Endpoint: m.Name, Reason: err.Error()})
+		},
+		Recovered: func(m *model.DNS) {
+			observer.tell(Event{Kind: LookupRecovered, Upstream: upstream, Endpoint: m.Name})
+		},
 	}
 }

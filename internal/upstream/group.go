@@ -6,7 +6,6 @@
 package upstream
 
 import (
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -28,19 +27,8 @@ type Group struct {
 	observer Observer
 	roster   *roster               // where the members are looked up; nil: they are written out
 	members  *atomic.Pointer[roll] // nil in it until they are known
-	view     atomic.Pointer[view]  // nil until the first pick
+	view     atomic.Pointer[view]  // nil until the first look
 }
-
-// shared is what all snapshots of an upstream share beside its endpoints.
-type shared struct {
-	mu     sync.Mutex    // guards positions, ejections and the making of views
-	epoch  atomic.Uint64 // raised when an endpoint's fitness changes
-	start  atomic.Uint32 // where the next look for the least begins
-	budget resilience.Budget
-}
-
-// changed makes every view of the upstream be made anew.
-func (s *shared) changed() { s.epoch.Add(1) }
 
 // Connect makes the connections to endpoints, and starts nothing. What they hold
 // is held by set.
@@ -54,25 +42,19 @@ type Connect struct {
 // Acquire returns the group of an upstream. What it shares is held by set; nothing
 // is started before that commits.
 func Acquire(set *lease.Set, m *model.Upstream, connect Connect, observer Observer) *Group {
-	g := &Group{Upstream: m, observer: observer, members: new(atomic.Pointer[roll])}
-	g.shared = lease.Acquire(set, "upstream\n"+m.Name, func() *shared { return &shared{} })
+	g := &Group{Upstream: m, observer: observer}
+	g.shared = lease.Acquire(set, "upstream\n"+m.Name, newShared)
 	if m.Breaker != nil && m.Breaker.Scope != model.ScopeEndpoint {
 		g.breaker = acquireBreaker(set, m, "", observer)
 	}
 	b := &builder{m: m, shared: g.shared, connect: connect, observer: observer}
 	if m.DNS != nil {
-		names := discovery.Acquire(set, m.DNS, discovery.Observer{
-			Failed: func(dns *model.DNS, err error) {
-				observer.tell(Event{Kind: LookupFailed, Upstream: m.Name, Endpoint: dns.Name, Reason: err.Error()})
-			},
-			Recovered: func(dns *model.DNS) {
-				observer.tell(Event{Kind: LookupRecovered, Upstream: m.Name, Endpoint: dns.Name})
-			},
-		})
+		names := discovery.Acquire(set, m.DNS, lookups(m.Name, observer))
 		g.roster = lease.Acquire(set, "roster\n"+model.Text(m), func() *roster { return newRoster(set.Registry(), b, names) })
 		g.members = &g.roster.current
 		return g
 	}
+	g.members = new(atomic.Pointer[roll])
 	g.members.Store(b.roll(set, m.Endpoints))
 	return g
 }
@@ -84,16 +66,20 @@ func (g *Group) Name() string { return g.Upstream.Name }
 func (g *Group) Budget() *resilience.Budget { return &g.shared.budget }
 
 // Available tells whether an attempt would find an endpoint that was not tried,
-// and no open circuit breaker.
+// and no open circuit breaker. Endpoints that are being looked up for the first time
+// count: Begin waits for them.
 func (g *Group) Available(tried []*Endpoint, now time.Time) bool {
 	if g.breaker != nil && !g.breaker.Ready(now) {
 		return false
+	}
+	if !g.known() {
+		return true
 	}
 	v := g.look(now)
 	if v == nil {
 		return false
 	}
-	for _, e := range v.usable {
+	for _, e := range v.usable.endpoints {
 		if !among(tried, e) && e.ready(now) {
 			return true
 		}

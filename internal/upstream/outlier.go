@@ -8,45 +8,49 @@ import (
 // judge counts what an attempt came to, and ejects the endpoint where that is too
 // much.
 func (g *Group) judge(e *Endpoint, failed bool, now time.Time) {
-	e.state.outcomes.Record(now, failed)
 	if !failed {
+		e.state.outcomes.Record(now, false)
 		return
 	}
 	g.shared.mu.Lock()
+	defer g.shared.unlock()
+	g.restore(e, now) // what was before an ejection that is over is not held against it
+	e.state.outcomes.Record(now, true)
+	if e.state.ejected {
+		return
+	}
 	reason := g.outlying(e, now)
-	if reason == "" || e.state.ejection.Out(now) || !g.spare(now) {
-		g.shared.mu.Unlock()
+	if reason == "" || !g.spare(now) {
 		return
 	}
 	until := e.state.ejection.Eject(now, g.Outlier.BaseEjection)
 	e.state.ejected = true
-	g.shared.mu.Unlock()
 	g.shared.changed()
-	g.observer.tell(Event{Kind: Ejected, Upstream: g.Name(), Endpoint: e.URL, Reason: reason, Until: until})
+	g.shared.note(g.observer, Event{Kind: Ejected, Upstream: g.Name(), Endpoint: e.URL, Reason: reason, Until: until})
 }
 
-// outlying is why an endpoint is to be ejected, or empty.
+// outlying is why an endpoint is to be ejected, or empty. The caller holds the lock.
 func (g *Group) outlying(e *Endpoint, now time.Time) string {
-	consecutive, requests, failures := e.state.outcomes.Counts(now)
+	consecutive, requests, bad := e.state.outcomes.Counts(now)
 	o := g.Outlier
 	if o.Consecutive > 0 && consecutive >= o.Consecutive {
-		return fmt.Sprintf("%d failures in a row", consecutive)
+		return failures(consecutive)
 	}
-	if o.ErrorRate == 0 || requests < max(1, o.MinRequests) || float64(failures) < o.ErrorRate*float64(requests) {
+	if o.ErrorRate == 0 || requests < max(1, o.MinRequests) || share(bad, requests) < o.ErrorRate {
 		return ""
 	}
 	// Where the others fail as well it is not the endpoint that is at fault.
 	others, theirs := 0, 0
 	for _, one := range g.members.Load().endpoints {
 		if one.state != e.state && !one.state.ejected {
-			_, n, bad := one.state.outcomes.Counts(now)
-			others, theirs = others+n, theirs+bad
+			_, all, failed := one.state.outcomes.Counts(now)
+			others, theirs = others+all, theirs+failed
 		}
 	}
-	if others > 0 && float64(theirs) >= o.ErrorRate*float64(others) {
+	if others > 0 && share(theirs, others) >= o.ErrorRate {
 		return ""
 	}
-	return fmt.Sprintf("%d of %d requests failed", failures, requests)
+	return fmt.Sprintf("%d of the last 10s' %d requests failed", bad, requests)
 }
 
 // spare tells whether one more may be ejected. The caller holds the lock.
@@ -61,5 +65,16 @@ func (g *Group) spare(now time.Time) bool {
 			out++
 		}
 	}
-	return float64(out+1) <= g.Outlier.MaxEjected*float64(all)
+	return all > 0 && share(out+1, all) <= g.Outlier.MaxEjected
+}
+
+// share is a part of all. It is compared as it is: 11 of 20 is 55%, and 0.55 times 20
+// is more than 11.
+func share(part, all int) float64 { return float64(part) / float64(all) }
+
+func failures(n int) string {
+	if n == 1 {
+		return "a failure"
+	}
+	return fmt.Sprintf("%d failures in a row", n)
 }

@@ -114,11 +114,13 @@ func askCall(ctx context.Context, transport pipeline.Transport, m *model.HealthC
 	}
 	code, told := try.Response.Fields.Find("Grpc-Status")
 	if !told && try.Response.Trailer != nil {
-		code, _ = try.Response.Trailer().Find("Grpc-Status")
+		code, told = try.Response.Trailer().Find("Grpc-Status")
 	}
 	switch {
 	case try.Response.Status != 200:
 		return fmt.Errorf("status %d", try.Response.Status)
+	case !told:
+		return errors.New("the answer has no grpc-status")
 	case code != "0":
 		return fmt.Errorf("grpc-status %s", code)
 	}

@@ -30,8 +30,19 @@ func newRoster(registry *lease.Registry, b *builder, names *discovery.Names) *ro
 	return &roster{registry: registry, builder: b, names: names, ready: make(chan struct{})}
 }
 
+// asked tells whether the first look-up is over.
+func (r *roster) asked() bool {
+	select {
+	case <-r.ready:
+		return true
+	default:
+		return false
+	}
+}
+
 // Start begins to follow the names.
 func (r *roster) Start() error {
+	r.builder.shared.latest.Store(r)
 	r.cancel = r.names.Subscribe(func(*discovery.Answer) { r.follow() })
 	go func() { // the registry, which calls, is locked
 		<-r.names.First()
@@ -61,10 +72,12 @@ func (r *roster) follow() {
 	r.set = set
 }
 
-// Release ends the following, and lets the endpoints go.
+// Release ends the following, and lets the endpoints go: after the one that takes
+// its place has them, so that what is known of them is not lost.
 func (r *roster) Release() {
 	r.cancel()
 	go func() { // the registry, which calls, is locked
+		<-r.builder.shared.latest.Load().ready
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.released = true

@@ -2,6 +2,8 @@ package upstream
 
 import (
 	"context"
+	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"sync/atomic"
@@ -16,22 +18,27 @@ import (
 // Turn is one attempt as it is counted at an endpoint. Begin starts it; then
 // comes one of Answered, Failed and Dropped, and End after all.
 type Turn struct {
-	Endpoint *Endpoint
+	Endpoint *Endpoint // nil: there is none, since Begin has failed
 	group    *Group
 	whole    resilience.Permit // of the upstream's circuit breaker
 	own      resilience.Permit // of the endpoint's
 	start    time.Time
-	failed   bool
-	ended    atomic.Bool
+	// Whether the circuit breakers, and the ejection of outliers, have it for a
+	// failure.
+	failed, outlying bool
+	ended            atomic.Bool
 }
 
 // Begin picks an endpoint, one that was not tried while there is such, and counts
-// an attempt in. Its errors are no_endpoint and circuit_open.
+// an attempt in. Its errors are no_endpoint and circuit_open, and what ended the
+// exchange while it waited for endpoints that were looked up for the first time.
 func (g *Group) Begin(t *Turn, x *pipeline.Exchange, tried []*Endpoint, now time.Time) error {
-	if err := g.known(x); err != nil {
-		return err
-	}
 	*t = Turn{group: g, start: now}
+	if !g.known() {
+		if err := g.await(x); err != nil {
+			return err
+		}
+	}
 	if g.breaker != nil {
 		permit, wait, ok := g.breaker.Allow(now)
 		if !ok {
@@ -41,7 +48,6 @@ func (g *Group) Begin(t *Turn, x *pipeline.Exchange, tried []*Endpoint, now time
 	}
 	if err := g.choose(t, x, tried, now); err != nil {
 		t.whole.Drop(now)
-		t.Endpoint = nil
 		return err
 	}
 	t.Endpoint.state.active.Add(1)
@@ -49,36 +55,61 @@ func (g *Group) Begin(t *Turn, x *pipeline.Exchange, tried []*Endpoint, now time
 	return nil
 }
 
-// choose picks an endpoint whose own circuit breaker lets the attempt pass.
+// choose gives the attempt an endpoint whose own circuit breaker lets it pass.
 func (g *Group) choose(t *Turn, x *pipeline.Exchange, tried []*Endpoint, now time.Time) error {
 	v := g.look(now)
-	for {
-		e, err := g.pick(x, v, tried, now)
-		if err != nil {
-			return err
-		}
-		t.Endpoint = e
-		if e.breaker == nil {
-			return nil
-		}
-		permit, wait, ok := e.breaker.Allow(now)
-		if ok {
-			t.own = permit
-			return nil
-		}
-		if among(tried, e) || len(tried) >= len(v.usable) {
-			return circuitOpen(wait)
-		}
-		tried = append(slices.Clip(tried), e) // it was open a moment ago, or is full
+	if v == nil || len(v.usable.endpoints) == 0 {
+		return pipeline.NewError(pipeline.NoEndpoint, g.none(v))
 	}
+	var memory room
+	for range v.usable.endpoints { // each may have been ready a moment ago, and no more
+		f := g.open(&v.usable, tried, now, &memory)
+		if len(f.endpoints) == 0 {
+			break
+		}
+		if _, ok := t.admit(g.pick(x, &f, now), now); ok {
+			return nil
+		}
+	}
+	least := time.Duration(math.MaxInt64)
+	for _, e := range v.usable.endpoints {
+		wait, ok := t.admit(e, now)
+		if ok {
+			return nil
+		}
+		least = min(least, wait)
+	}
+	return circuitOpen(least)
 }
 
-// known waits until the endpoints of an upstream that is looked up are known for
-// the first time.
-func (g *Group) known(x *pipeline.Exchange) error {
-	if g.roster == nil || g.members.Load() != nil {
-		return nil
+// admit makes the attempt one at an endpoint, if its circuit breaker lets it pass;
+// else wait is how long it will not.
+func (t *Turn) admit(e *Endpoint, now time.Time) (wait time.Duration, ok bool) {
+	if e.breaker != nil {
+		permit, wait, ok := e.breaker.Allow(now)
+		if !ok {
+			return wait, false
+		}
+		t.own = permit
 	}
+	t.Endpoint = e
+	return 0, true
+}
+
+// none is why there is no endpoint.
+func (g *Group) none(v *view) error {
+	if v == nil || len(v.roll.endpoints) == 0 {
+		return fmt.Errorf("upstream %s has no endpoint", g.Name())
+	}
+	return fmt.Errorf("none of the %d endpoints of upstream %s is available", len(v.roll.endpoints), g.Name())
+}
+
+// known tells whether it is known which endpoints there are, or that this cannot be
+// found out.
+func (g *Group) known() bool { return g.members.Load() != nil || g.roster.asked() }
+
+// await waits until they are, or for as long as a connection may take.
+func (g *Group) await(x *pipeline.Exchange) error {
 	x.Wait(func() {
 		ctx, cancel := context.WithTimeout(x.Context(), max(g.Timeouts.Connect, time.Second))
 		defer cancel()
@@ -87,7 +118,7 @@ func (g *Group) known(x *pipeline.Exchange) error {
 		case <-ctx.Done():
 		}
 	})
-	if err := x.Context().Err(); err != nil {
+	if x.Context().Err() != nil {
 		return context.Cause(x.Context())
 	}
 	return nil
@@ -97,7 +128,11 @@ func (g *Group) known(x *pipeline.Exchange) error {
 func circuitOpen(wait time.Duration) error {
 	err := pipeline.NewError(pipeline.CircuitOpen, nil)
 	err.Unsent = true
-	err.Fields.Put(message.RetryAfter, strconv.Itoa(max(1, int((wait+time.Second-1)/time.Second))))
+	seconds := wait / time.Second
+	if wait%time.Second > 0 {
+		seconds++
+	}
+	err.Fields.Put(message.RetryAfter, strconv.FormatInt(int64(max(1, seconds)), 10))
 	return err
 }
 
@@ -109,17 +144,15 @@ func (t *Turn) Answered(status int, now time.Time) {
 		t.result(t.failed, now)
 	}
 	if outlier != nil {
-		_, failed := slices.BinarySearch(outlier.FailureStatus, status)
-		t.group.judge(t.Endpoint, failed, now)
-		t.failed = t.failed || failed
+		_, t.outlying = slices.BinarySearch(outlier.FailureStatus, status)
+		t.group.judge(t.Endpoint, t.outlying, now)
 	}
 	t.measure(now)
 }
 
 // Failed notes that none came, by the endpoint's fault.
 func (t *Turn) Failed(now time.Time) {
-	t.failed = true
-	t.Endpoint.state.failures.Add(1)
+	t.failed, t.outlying = true, true
 	t.result(true, now)
 	if t.group.Outlier != nil {
 		t.group.judge(t.Endpoint, true, now)
@@ -134,17 +167,18 @@ func (t *Turn) result(failed bool, now time.Time) {
 	t.own.Done(now, failed, took)
 }
 
-// measure takes the latency where the policy asks for it. A failure counts as slow,
-// however fast it was: else who refuses everything would get everything.
+// measure counts a failure, and takes the latency where the policy asks for it. A
+// failure counts as slow, however fast it was: else who refuses everything would get
+// everything.
 func (t *Turn) measure(now time.Time) {
-	if t.group.Balancer.Policy != model.PowerOfTwo {
-		return
-	}
 	took := now.Sub(t.start)
-	if t.failed {
+	if t.failed || t.outlying {
+		t.Endpoint.state.failures.Add(1)
 		took = max(took, unmeasured)
 	}
-	t.Endpoint.state.latency.Observe(now, took)
+	if t.group.Balancer.Policy == model.PowerOfTwo {
+		t.Endpoint.state.latency.Observe(now, took)
+	}
 }
 
 // Dropped notes that none came, by nobody's fault: the client left.
@@ -154,16 +188,18 @@ func (t *Turn) Dropped(now time.Time) {
 }
 
 // Broke notes that a response that was Answered ended before its time, by the
-// endpoint's fault. One that was a failure by its status is none again.
+// endpoint's fault. Where it was a failure by its status it is none again.
 func (t *Turn) Broke(now time.Time) {
-	t.Endpoint.state.failures.Add(1)
-	if t.failed {
-		return
+	if !t.failed && !t.outlying {
+		t.Endpoint.state.failures.Add(1)
 	}
-	t.failed = true
-	t.whole.Late(now)
-	t.own.Late(now)
-	if t.group.Outlier != nil {
+	if !t.failed {
+		t.failed = true
+		t.whole.Late(now)
+		t.own.Late(now)
+	}
+	if !t.outlying && t.group.Outlier != nil {
+		t.outlying = true
 		t.group.judge(t.Endpoint, true, now)
 	}
 }
@@ -173,23 +209,4 @@ func (t *Turn) End() {
 	if t.Endpoint != nil && !t.ended.Swap(true) {
 		t.Endpoint.state.active.Add(-1)
 	}
-}
-
-// Mark puts the sticky cookie into a response, where the client does not have it.
-func (t *Turn) Mark(x *pipeline.Exchange, response *message.Response) {
-	b := &t.group.Balancer
-	if b.Policy != model.StickyCookie {
-		return
-	}
-	if token, there := x.Request.Fields.Cookie(b.Cookie); there && token == t.Endpoint.token {
-		return
-	}
-	value := b.Cookie + "=" + t.Endpoint.token + "; Path=/; HttpOnly; SameSite=Lax"
-	if b.TTL > 0 {
-		value += "; Max-Age=" + strconv.Itoa(int((b.TTL+time.Second-1)/time.Second))
-	}
-	if x.Listener.TLS != nil {
-		value += "; Secure"
-	}
-	response.Fields.Add(message.SetCookie.String(), value)
 }
