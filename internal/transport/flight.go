@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptrace"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,10 +16,6 @@ import (
 	"sluice/internal/message"
 	"sluice/internal/pipeline"
 )
-
-// maxSendings is how many times an attempt is sent at most, of which all but the
-// last were not looked at by the endpoint.
-const maxSendings = 4
 
 // flight is an attempt over HTTP/2, from when it is sent to the end of its
 // response. What is not said to be otherwise is of the goroutine that sends.
@@ -38,19 +35,17 @@ type flight struct {
 // informing takes informational responses; it does not wait.
 type informing func(status int, fields message.Fields)
 
-// send sends the request and waits for the head of the response. Where the
-// endpoint did not look at it, it is sent again, and once where the connection,
-// which had served before, ended before an answer, if the endpoint may see the
-// request twice.
+// send sends the request and waits for the head of the response. It is sent a
+// second time, and no third, where its connection ran out before the endpoint took
+// it up; where it was more than the endpoint allows at once since a moment ago; and
+// where a connection that had served before ended before an answer, if the endpoint
+// may see the request twice. All else is for whoever asks for attempts.
 func (f *flight) send(ctx context.Context) (*http.Response, error) {
-	replayed := false
-	for sendings := 1; ; sendings++ {
+	repeated, doubtful := false, false
+	for {
 		s, err := f.pool.acquire(ctx, f.introduction)
 		if err != nil {
-			if replayed {
-				err = seen(err)
-			}
-			return nil, err
+			return nil, since(err, doubtful)
 		}
 		f.session, f.sent = s, time.Now()
 		reused := s.take()
@@ -62,24 +57,23 @@ func (f *flight) send(ctx context.Context) (*http.Response, error) {
 		if ctx.Err() != nil || f.body.failure() != nil {
 			return nil, f.failure(ctx, err)
 		}
-		if refused(err) {
-			s.refused()
-		}
-		again := sendings < maxSendings && f.body.repeatable()
-		switch {
-		case again && !f.came.Load() && unprocessed(err):
-		case again && !f.came.Load() && !replayed && reused && died(err) && idempotent(f.request):
-			replayed = true
+		again := !repeated && !f.came.Load() && f.body.repeatable()
+		switch full := refused(err) && s.refused(); {
+		case again && (full || ranOut(err)):
+		case again && reused && died(err) && idempotent(f.request):
+			doubtful = true
 		default:
-			return nil, f.failure(ctx, err)
+			return nil, since(f.failure(ctx, err), doubtful)
 		}
+		repeated = true
 	}
 }
 
-// seen notes that the endpoint may have seen the request before.
-func seen(err error) error {
+// since is the error of a sending. After one that the endpoint may have seen it is
+// not unsent.
+func since(err error, doubtful bool) error {
 	var known *pipeline.Error
-	if !errors.As(err, &known) {
+	if !doubtful || !errors.As(err, &known) {
 		return err
 	}
 	clone := *known
@@ -170,17 +164,23 @@ const (
 	stopped        = "http2: aborting request body write"
 )
 
-// unprocessed tells whether the endpoint has not looked at the request (RFC 9113
-// 8.7): it refused the stream, or lets the connection run out without it; or the
-// request was never sent.
+// unprocessed tells whether the endpoint has not processed the request (RFC 9113
+// 8.7): it refused the stream, or its GOAWAY names an earlier one as the last (6.8);
+// or the request was never sent.
 func unprocessed(err error) bool {
-	switch text := err.Error(); {
-	case text == goneAway, text == unusable, text == notEstablished:
-		return true
-	case len(text) > len(goneAwayFirst) && text[:len(goneAwayFirst)] == goneAwayFirst:
+	// With an error, and of the first request on its connection, which may be the
+	// cause: another connection would hardly fare better.
+	return ranOut(err) || refused(err) || strings.HasPrefix(err.Error(), goneAwayFirst)
+}
+
+// ranOut tells whether the connection takes no request any more, and has not taken
+// this one, for no reason that is known to lie in it.
+func ranOut(err error) bool {
+	switch err.Error() {
+	case goneAway, unusable, notEstablished:
 		return true
 	}
-	return refused(err)
+	return false
 }
 
 // refused tells whether the endpoint refused the stream.

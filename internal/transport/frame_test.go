@@ -221,46 +221,6 @@ func TestResetsAfterTheEnd(t *testing.T) {
 	})
 }
 
-// What an endpoint did not look at is sent again, whatever it is.
-func TestUnprocessedRequestsAreSentAgain(t *testing.T) {
-	for name, refuse := range map[string]func(f *framer, stream uint32){
-		"refused": func(f *framer, s uint32) { _ = f.WriteRSTStream(s, http2.ErrCodeRefusedStream) },
-		"away":    func(f *framer, s uint32) { _ = f.WriteGoAway(s-2, http2.ErrCodeNo, nil) },
-		"away and closed": func(f *framer, s uint32) {
-			_ = f.WriteGoAway(s-2, http2.ErrCodeNo, nil)
-			_ = f.conn.Close()
-		},
-	} {
-		each(t, func(t *bed) {
-			var refusals atomic.Int64
-			endpoint := framed(t, nil, func(f *framer) {
-				first := true
-				for stream, _ := f.next(); stream != 0; stream, _ = f.next() {
-					if !first && refusals.Add(1) <= 3 {
-						refuse(f, stream)
-						continue
-					}
-					first = false
-					f.ok(stream)
-				}
-			})
-			var n counts
-			transport := h2c(t, endpoint, setup{observer: n.observer()})
-			ask(t, transport, get("/"))
-			for range 5 {
-				request := get("/")
-				request.Method, request.Body, request.Length = "POST", message.Text("body"), 4
-				if _, body, err := read(t.Context(), transport, request); body != "ok" || err != nil {
-					t.Errorf("%s: got %q, %v", name, body, err)
-				}
-			}
-			if refusals.Load() < 3 {
-				t.Errorf("%s: %d refusals", name, refusals.Load())
-			}
-		})
-	}
-}
-
 // GOAWAY lets what is under way end, and everything else go elsewhere.
 func TestConnectionsRunOut(t *testing.T) {
 	each(t, func(t *bed) {

@@ -203,12 +203,15 @@ func (s *session) learn() {
 }
 
 // refused notes that the endpoint takes fewer attempts at once than it was given.
-func (s *session) refused() {
+// full tells whether that is so by its settings, which may have changed while the
+// attempt was on its way.
+func (s *session) refused() (full bool) {
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()
 	if s.streams > 1 {
 		s.limit = min(s.limit, s.streams-1)
 	}
+	return !s.library.CanTakeNewRequest()
 }
 
 // take notes that an attempt uses it, and tells whether another has before.
