@@ -14,7 +14,7 @@ type block struct {
 	bytes, lines int // limits of the list
 	hard, pieces int // limits of the block, past which the connection ends
 
-	open      bool // END_HEADERS has not come
+	open      bool // it has not come whole
 	stream    uint32
 	endStream bool
 	selfish   bool // the stream is to depend on itself
@@ -80,10 +80,10 @@ func (c *Conn) fragment(piece []byte, last bool) error {
 		c.hurry()
 		return nil
 	}
-	b.open = false
 	if err := c.decoder.Close(); err != nil {
 		return undecodable(err)
 	}
+	b.open = false
 	return c.listed()
 }
 
@@ -126,10 +126,7 @@ func (c *Conn) listed() error {
 	c.mu.Unlock()
 
 	s := newStream(c, id, window)
-	err := b.refusal(crowded)
-	if err == nil {
-		err = c.request(s)
-	}
+	err := c.request(s, crowded)
 	c.mu.Lock()
 	if err != nil {
 		defer c.mu.Unlock()

@@ -22,6 +22,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/net/http2"
@@ -45,6 +46,8 @@ type Conn struct {
 	slow    bool              // a deadline for a frame or a block is set
 	replied bool              // something was put into out and the writer not woken
 
+	lapses atomic.Bool // there are lapsed requests
+
 	telling sync.Mutex // orders OnBusy; taken before mu
 	told    bool
 
@@ -62,6 +65,7 @@ type Conn struct {
 	running int                // handlers that run
 	waiting []*stream          // for a handler to end
 	idle    []*worker          // that wait for a stream
+	lapsed  []lapsed
 
 	// Writing.
 	writing  bool
@@ -167,9 +171,10 @@ func (c *Conn) end(err error) {
 		c.options.Log.Debug("a client broke a rule of HTTP/2", "peer", c.remote, "error", err)
 		c.sayGoAway(c.clock.lastID(c.maxID), rule.Code, rule.Rule)
 	}
-	cause := err
-	if rule == nil {
-		cause = broken(io.EOF)
+	c.forgo(err)
+	cause := broken(io.EOF)
+	if rule != nil {
+		cause = broken(rule)
 	}
 	for _, s := range c.streams {
 		s.kill(cause)
@@ -186,6 +191,7 @@ func (c *Conn) end(err error) {
 		}
 	}
 	c.mu.Unlock()
+	c.report()
 	if polite {
 		c.linger()
 	}

@@ -18,6 +18,13 @@ type Options struct {
 	// MaxHeaderBytes or MaxFields. It has its pseudo-header fields as far as they
 	// came before that, and no other. Default: 431 without content.
 	Oversized http.Handler
+	// Refused is told of each request that no handler is given, and why: the rule
+	// that it breaks, behind errors.As a *ProtocolError; a *ResetError if the client
+	// took it back while it waited for a handler; else the end of the connection, nil
+	// or an error that wraps ErrClosed. The request has as much of its pseudo-header
+	// fields and its header as came and is valid, no URL, and no body. Serve's
+	// goroutine calls it, which should not wait. Default: nobody is told.
+	Refused func(r *http.Request, why error)
 	// TLS is the state of the connection, for the requests; nil without.
 	TLS *tls.ConnectionState
 	// Preface are bytes that were read from the connection already.
@@ -77,6 +84,9 @@ func (o *Options) setDefaults() {
 		o.Oversized = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.WriteHeader(http.StatusRequestHeaderFieldsTooLarge)
 		})
+	}
+	if o.Refused == nil {
+		o.Refused = func(*http.Request, error) {}
 	}
 	if o.Context == nil {
 		o.Context = context.Background()

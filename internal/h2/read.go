@@ -31,6 +31,7 @@ func (c *Conn) read() error {
 		} else {
 			err = c.frame(header)
 		}
+		c.report()
 		if err != nil {
 			return err
 		}

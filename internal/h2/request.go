@@ -95,20 +95,16 @@ func validPath(path, method string) bool {
 	return true
 }
 
-// request makes the request of a stream from the header block, or says which rule
-// that breaks. It runs without mu: nobody else knows the stream.
-func (c *Conn) request(s *stream) error {
-	b := &c.block
-	s.ended = b.endStream
-	var line pseudo
-	fields := b.fields
-	for len(fields) > 0 && fields[0].IsPseudo() {
-		if err := line.take(&fields[0]); err != nil {
-			return err
-		}
+// draft gives a stream a request with the first line that the block has, as far
+// as that is valid, and returns that line and the fields after it.
+func (c *Conn) draft(s *stream) (line pseudo, fields []hpack.HeaderField, err error) {
+	fields = c.block.fields
+	for len(fields) > 0 && fields[0].IsPseudo() && err == nil {
 		if !validValue(fields[0].Value) {
-			return ErrFieldValue
+			err = ErrFieldValue
+			break
 		}
+		err = line.take(&fields[0])
 		fields = fields[1:]
 	}
 	ctx, cancel := context.WithCancelCause(c.values)
@@ -116,6 +112,22 @@ func (c *Conn) request(s *stream) error {
 	s.cancel, s.request = cancel, r
 	r.Method, r.Host, r.RequestURI, r.RemoteAddr = line.method, line.authority, line.path, c.remote
 	r.Proto, r.ProtoMajor, r.TLS, r.ContentLength = "HTTP/2.0", 2, c.options.TLS, -1
+	return line, fields, err
+}
+
+// request makes the request of a stream from the header block, or says which rule
+// that breaks. It runs without mu: nobody else knows the stream.
+func (c *Conn) request(s *stream, crowded bool) error {
+	b := &c.block
+	s.ended = b.endStream
+	line, fields, err := c.draft(s)
+	r := s.request
+	switch refusal := b.refusal(crowded); {
+	case refusal != nil:
+		return refusal
+	case err != nil:
+		return err
+	}
 	if b.tooLong || len(fields) > b.lines {
 		s.handler, r.Header = c.options.Oversized, http.Header{}
 	} else {

@@ -101,6 +101,7 @@ func (s *stream) kill(cause error) {
 	for i, other := range c.waiting {
 		if other == s {
 			c.waiting = append(c.waiting[:i], c.waiting[i+1:]...)
+			c.lapse(s, cause)
 			c.left()
 			return
 		}
@@ -183,6 +184,7 @@ func (c *Conn) refuse(s *stream, rule error) error {
 	if !errors.Is(rule, ErrRefused) {
 		c.noteStream(rule)
 	}
+	c.lapse(s, rule)
 	_ = c.framer.WriteRSTStream(s.id, ruleOf(rule).Code) // into a buffer
 	c.dead.add(s.id, c.options.MaxConcurrentStreams)
 	if err := c.hasty(s); err != nil {

@@ -115,6 +115,9 @@ func (t *turn) cause() error {
 			return err
 		}
 	}
+	if why := context.Cause(t.r.Context()); malformed(why) {
+		return refusalOver(why)
+	}
 	return pipeline.ErrClientGone
 }
 
@@ -199,7 +202,10 @@ func (t *turn) blame(err error) error {
 
 // lost is the error of a response that could not be written.
 func (t *turn) lost(err error) error {
-	if passed(until(t.x, t.failed)) {
+	switch {
+	case malformed(err):
+		return refusalOver(err)
+	case passed(until(t.x, t.failed)):
 		err = pipeline.NewError(pipeline.UpstreamTimeout, errTotal)
 	}
 	return lostClient(t.ctx, err)

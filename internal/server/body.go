@@ -143,6 +143,8 @@ func (b *body) classify(err error) *pipeline.Error {
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return b.pace.tooSlow()
+	case malformed(err):
+		return refusalOver(err)
 	case leftQUIC(err):
 		return pipeline.NewError(pipeline.ClientClosed, fmt.Errorf("%w: %w", pipeline.ErrClientGone, err))
 	case b.halfClose && (ended || b.gone() && !errors.As(err, &broken)):

@@ -55,6 +55,7 @@ func (c *client) multiplex(in *input, m *model.Listener) {
 	}
 	options.Handler = &adapter{listener: l}
 	options.Oversized = &adapter{listener: l, oversized: true}
+	options.Refused = next.refused
 	options.Context = context.WithValue(context.Background(), connKey{}, next)
 	options.Buffers, options.Log = l.streams, l.log
 	conn := h2.NewConn(inner, options)
