@@ -252,6 +252,9 @@ func statusOf(t testing.TB, g *Group, url string, now time.Time) string {
 	return "none"
 }
 
+// errBad is what a check that fails finds.
+var errBad = errors.New("status 500")
+
 // near wants a count to be within five standard deviations of a binomial
 // distribution: a right one fails once in two million times.
 func near(t testing.TB, what string, got, n int, share float64) {
