@@ -5,9 +5,11 @@ import (
 	_ "embed"
 	"html/template"
 	"net/http"
+	"time"
 
 	"sluice/internal/model"
 	"sluice/internal/snapshot"
+	"sluice/internal/upstream"
 )
 
 //go:embed dashboard.html
@@ -27,11 +29,12 @@ func (a *API) dashboard(w http.ResponseWriter, _ *http.Request) {
 		Revision  snapshot.Revision
 		Ready     bool
 		Listeners any
-		Upstreams any
+		Upstreams []upstream.Status
+		Breakers  []upstream.BreakerStatus
 		Routes    []snapshot.Row
 		Problems  []model.Problem
 		Refused   bool
-	}{s.Revision, a.gateway.Ready(), a.listeners(s), a.upstreams(s), snapshot.Table(s.Router), problems, model.Refused(problems)})
+	}{s.Revision, a.gateway.Ready(), a.listeners(s), statuses(s), s.Breakers(time.Now()), snapshot.Table(s.Router), problems, model.Refused(problems)})
 	if err != nil {
 		a.log.Error("the dashboard was not made", "error", err)
 		problem(w, http.StatusInternalServerError, "internal", "The dashboard could not be made; the log says why.")

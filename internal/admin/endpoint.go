@@ -112,7 +112,10 @@ func (a *API) listeners(s *snapshot.Snapshot) any { return s.ListenerStatus() }
 
 func (a *API) routes(s *snapshot.Snapshot) any { return snapshot.Table(s.Router) }
 
-func (a *API) upstreams(s *snapshot.Snapshot) any {
+func (a *API) upstreams(s *snapshot.Snapshot) any { return statuses(s) }
+
+// statuses are how the upstreams are, in their order.
+func statuses(s *snapshot.Snapshot) []upstream.Status {
 	list := make([]upstream.Status, 0, len(s.Upstreams))
 	for _, group := range s.Upstreams {
 		list = append(list, group.Status(time.Now()))
