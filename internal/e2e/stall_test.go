@@ -33,7 +33,7 @@ func sleeper() pipeline.Kind {
 	type none struct{}
 	return pipeline.NewKind("sleeper", func() *none { return &none{} },
 		func(*none, model.Report) none { return none{} },
-		func(none) pipeline.Middleware {
+		func(*pipeline.Site, none) pipeline.Middleware {
 			var requests atomic.Int64
 			return func(next pipeline.Handler) pipeline.Handler {
 				return pipeline.HandlerFunc(func(x *pipeline.Exchange) error {

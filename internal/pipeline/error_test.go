@@ -200,7 +200,7 @@ func TestKind(t *testing.T) {
 			}
 			return settings(*o)
 		},
-		func(s settings) pipeline.Middleware {
+		func(_ *pipeline.Site, s settings) pipeline.Middleware {
 			return func(next pipeline.Handler) pipeline.Handler {
 				return pipeline.HandlerFunc(func(x *pipeline.Exchange) error {
 					x.Attempts = s.N
@@ -216,14 +216,14 @@ func TestKind(t *testing.T) {
 	}
 	x := exchange(t, untrusted)
 	done := pipeline.HandlerFunc(func(*pipeline.Exchange) error { return nil })
-	if err := kind.Build(kind.Validate(o, report))(done).Serve(x); err != nil || x.Attempts != 1 {
+	if err := kind.Build(&pipeline.Site{}, kind.Validate(o, report))(done).Serve(x); err != nil || x.Attempts != 1 {
 		t.Errorf("%v, %d", err, x.Attempts)
 	}
 	kind.Validate(&options{N: -1}, report)
 	if got := strings.Join(reported, "|"); got != "n: too small" {
 		t.Errorf("reported %q", got)
 	}
-	for _, wrong := range []func(){func() { kind.Build(7) }, func() { kind.Validate(7, report) }} {
+	for _, wrong := range []func(){func() { kind.Build(&pipeline.Site{}, 7) }, func() { kind.Validate(7, report) }} {
 		func() {
 			defer func() {
 				if got := fmt.Sprint(recover()); !strings.HasPrefix(got, "BUG: limit") {

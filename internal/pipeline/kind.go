@@ -2,7 +2,9 @@ package pipeline
 
 import (
 	"fmt"
+	"log/slog"
 
+	"sluice/internal/lease"
 	"sluice/internal/model"
 )
 
@@ -16,18 +18,42 @@ type Kind struct {
 	// Validate turns decoded options into immutable settings, or reports
 	// problems; then the settings are not used.
 	Validate func(options any, report model.Report) any
-	// Build makes the middleware. It starts nothing.
-	Build func(settings any) Middleware
+	// Build makes the middleware for a place in a chain. It starts nothing.
+	Build func(site *Site, settings any) Middleware
+}
+
+// Site is where a middleware is built, and what it may hold on to.
+type Site struct {
+	// Leases holds what outlives the snapshot, as a limit's counts.
+	Leases  *lease.Set
+	Gateway *model.Gateway
+	Route   *model.Route
+	Step    *model.Middleware
+	Place   int // of Step in the chain
+	Log     *slog.Logger
+	// Decisions returns what counts a limit's decisions of one sort.
+	Decisions func(limit, decision string) (count func())
+}
+
+// Identity names the middleware over reloads: by its name, or by its place.
+func (s *Site) Identity() string {
+	switch {
+	case s.Step.Name != "":
+		return s.Step.Name
+	case s.Step.From == "global":
+		return fmt.Sprintf("global %s %d", s.Step.Kind, s.Place)
+	}
+	return fmt.Sprintf("%s %s %d", s.Route.ID, s.Step.Kind, s.Place)
 }
 
 // NewKind returns a kind with options of type O and settings of type S. The
 // fields of S are exported, since its text tells whether settings are equal.
-func NewKind[O, S any](name string, options func() *O, validate func(*O, model.Report) S, build func(S) Middleware) Kind {
+func NewKind[O, S any](name string, options func() *O, validate func(*O, model.Report) S, build func(*Site, S) Middleware) Kind {
 	return Kind{
 		Name:     name,
 		Options:  func() any { return options() },
 		Validate: func(o any, report model.Report) any { return validate(as[*O](name, o), report) },
-		Build:    func(s any) Middleware { return build(as[S](name, s)) },
+		Build:    func(site *Site, s any) Middleware { return build(site, as[S](name, s)) },
 	}
 }
 

@@ -52,7 +52,7 @@ func (b *Builder) Build(compiled *Compiled, revision Revision) *Snapshot {
 	for _, route := range compiled.Router.Routes() {
 		r := &served{
 			route:   route,
-			handler: pipeline.Chain(b.destination(route, groups, pseudonym), b.chain(route)...),
+			handler: pipeline.Chain(b.destination(route, groups, pseudonym), b.chain(s, route)...),
 			metrics: b.Metrics.Route(route.ID, route.Match.Path.String()),
 			ledger:  notes,
 		}
@@ -130,10 +130,12 @@ func (b *Builder) side(route *model.Route, m model.Side, groups map[*model.Upstr
 	return side
 }
 
-func (b *Builder) chain(route *model.Route) []pipeline.Middleware {
+func (b *Builder) chain(s *Snapshot, route *model.Route) []pipeline.Middleware {
 	steps := make([]pipeline.Middleware, len(route.Chain))
-	for i, m := range route.Chain {
-		steps[i] = b.kind(m.Kind).Build(m.Settings)
+	for i := range route.Chain {
+		m := &route.Chain[i]
+		site := pipeline.Site{Leases: s.Leases, Gateway: s.Gateway, Route: route, Step: m, Place: i, Log: b.Log, Decisions: b.Metrics.Decisions}
+		steps[i] = b.kind(m.Kind).Build(&site, m.Settings)
 	}
 	return steps
 }

@@ -30,6 +30,7 @@ type Metrics struct {
 	upstreamSeconds  *family[prometheus.Observer]
 	retries          *family[prometheus.Counter]
 	retriesDenied    *family[prometheus.Counter]
+	decisions        *family[prometheus.Counter]
 	transitions      *family[prometheus.Counter]
 	ejections        *family[prometheus.Counter]
 	active           prometheus.Gauge
@@ -65,6 +66,7 @@ func NewMetrics(maxSeries int) *Metrics {
 	m.retriesDenied = m.counters("gateway_retry_budget_exhausted_total", "Repetitions that the budget of the upstream forbade.", "upstream")
 	m.transitions = m.counters("gateway_breaker_transitions_total", "Changes of a circuit breaker's state, by the state that it changed to.", "upstream", "endpoint", "to")
 	m.ejections = m.counters("gateway_ejections_total", "Ejections of an endpoint because of what its exchanges came to.", "upstream", "endpoint")
+	m.decisions = m.counters("gateway_rate_limit_decisions_total", "Decisions of limits.", "limit", "decision")
 
 	m.active = m.gauge("gateway_active_requests", "Requests that are being served.")
 	m.revision = m.gauge("gateway_config_revision", "The revision that serves.")

@@ -141,6 +141,12 @@ func (m *Metrics) ExpectBreaker(upstream, endpoint string, states ...string) {
 // ExpectEjection has the ejections of an endpoint counted from zero on.
 func (m *Metrics) ExpectEjection(upstream, endpoint string) { m.ejections.get(upstream, endpoint) }
 
+// Decisions returns what counts a limit's decisions of one sort: allow, deny,
+// shadow_deny or store_error.
+func (m *Metrics) Decisions(limit, decision string) (count func()) {
+	return m.decisions.get(limit, decision).Inc
+}
+
 // ListenerMetrics counts what happens at one listener. Its methods are safe
 // for concurrent use, take no lock and allocate nothing.
 type ListenerMetrics struct {

@@ -25,7 +25,7 @@ type ipFilter struct {
 // IPFilter is the kind ip_filter: it looks at the client's address, and answers
 // 403 forbidden to one that is denied, or that is not among the allowed.
 func IPFilter() pipeline.Kind {
-	return pipeline.NewKind("ip_filter", func() *IPFilterOptions { return &IPFilterOptions{} }, validate, func(f ipFilter) pipeline.Middleware { return f.middleware })
+	return pipeline.NewKind("ip_filter", func() *IPFilterOptions { return &IPFilterOptions{} }, validate, func(_ *pipeline.Site, f ipFilter) pipeline.Middleware { return f.middleware })
 }
 
 func validate(o *IPFilterOptions, report model.Report) ipFilter {

@@ -50,7 +50,7 @@ func Headers() pipeline.Kind {
 			}
 			return settings
 		},
-		func(h headers) pipeline.Middleware { return h.middleware })
+		func(_ *pipeline.Site, h headers) pipeline.Middleware { return h.middleware })
 }
 
 // refuse tells what is wrong with an edit of a field: nothing is accepted that

@@ -67,7 +67,7 @@ func exchange(t *testing.T, route *model.Route, fields string) *pipeline.Exchang
 }
 
 func serve(x *pipeline.Exchange, destination pipeline.HandlerFunc) error {
-	return pipeline.Chain(destination, edit.Headers().Build(x.Route.Chain[0].Settings)).Serve(x)
+	return pipeline.Chain(destination, edit.Headers().Build(&pipeline.Site{}, x.Route.Chain[0].Settings)).Serve(x)
 }
 
 func TestEdits(t *testing.T) {

@@ -25,7 +25,7 @@ type web struct{}
 func Web() pipeline.Kind {
 	return pipeline.NewKind("grpc_web", func() *WebOptions { return &WebOptions{} },
 		func(*WebOptions, model.Report) web { return web{} },
-		func(w web) pipeline.Middleware { return w.middleware })
+		func(_ *pipeline.Site, w web) pipeline.Middleware { return w.middleware })
 }
 
 func (web) middleware(next pipeline.Handler) pipeline.Handler {

@@ -33,7 +33,7 @@ routes: [{match: {path: /}, respond: {status: 200}, middleware: [` + written + `
 	if result.Gateway == nil {
 		return nil, problems
 	}
-	return kind.Build(result.Gateway.Routes[0].Chain[0].Settings), problems
+	return kind.Build(&pipeline.Site{}, result.Gateway.Routes[0].Chain[0].Settings), problems
 }
 
 func TestWritten(t *testing.T) {

@@ -26,7 +26,7 @@ type bodyLimit struct {
 func Body() pipeline.Kind {
 	return pipeline.NewKind("body_limit", func() *BodyOptions { return &BodyOptions{} },
 		func(o *BodyOptions, _ model.Report) bodyLimit { return bodyLimit{int64(o.Max)} },
-		func(l bodyLimit) pipeline.Middleware { return l.middleware })
+		func(_ *pipeline.Site, l bodyLimit) pipeline.Middleware { return l.middleware })
 }
 
 func (l bodyLimit) middleware(next pipeline.Handler) pipeline.Handler {

@@ -31,7 +31,7 @@ routes: [{match: {path: /}, respond: {status: 200}, middleware: [{body_limit: ` 
 	if result.Gateway == nil {
 		return nil, problems
 	}
-	return kind.Build(result.Gateway.Routes[0].Chain[0].Settings), problems
+	return kind.Build(&pipeline.Site{}, result.Gateway.Routes[0].Chain[0].Settings), problems
 }
 
 // closer is a body that tells whether it was closed.
