@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -20,7 +21,7 @@ import (
 
 const defaultAdmin = "http://127.0.0.1:9901"
 
-// client asks a running gateway's admin API.
+// client speaks with a running gateway's admin API.
 type client struct {
 	name  string // as the user wrote it
 	base  string
@@ -54,13 +55,28 @@ func newClient(name string) (*client, error) {
 
 // get decodes the JSON at a path of the API.
 func (c *client) get(cmd *cobra.Command, path string, query url.Values, into any) error {
-	address := c.base + path
 	if len(query) > 0 {
-		address += "?" + query.Encode()
+		path += "?" + query.Encode()
 	}
-	request, err := http.NewRequestWithContext(cmd.Context(), http.MethodGet, address, nil)
+	return c.do(cmd, http.MethodGet, path, nil, into)
+}
+
+// post sends JSON to a path of the API, and decodes the answer.
+func (c *client) post(cmd *cobra.Command, path string, value, into any) error {
+	body, err := json.Marshal(value)
+	if err != nil {
+		panic("BUG: what a command sends has no JSON: " + err.Error())
+	}
+	return c.do(cmd, http.MethodPost, path, bytes.NewReader(body), into)
+}
+
+func (c *client) do(cmd *cobra.Command, method, path string, sent io.Reader, into any) error {
+	request, err := http.NewRequestWithContext(cmd.Context(), method, c.base+path, sent)
 	if err != nil {
 		return &usageError{fmt.Errorf("--admin: %w", err)}
+	}
+	if sent != nil {
+		request.Header.Set("Content-Type", "application/json")
 	}
 	if c.token != "" {
 		request.Header.Set("Authorization", "Bearer "+c.token)

@@ -194,17 +194,36 @@ func TestRoutesAndStatus(t *testing.T) {
 	}
 	got = asked.run(t, "status", "-o", "json", "--admin", addresses["admin"])
 	var status map[string]any
-	if err := json.Unmarshal([]byte(got.stdout), &status); err != nil || len(status) != 4 {
+	if err := json.Unmarshal([]byte(got.stdout), &status); err != nil || len(status) != 5 {
 		t.Errorf("%v: %+v", err, got)
 	}
 	if listeners, ok := status["listeners"].([]any); !ok || len(listeners) != 2 {
 		t.Errorf("the listeners are %v", status["listeners"])
 	}
+	drains(t, asked, addresses["admin"])
 	// A refused reload shows.
 	write(t, dir, "it.yaml", explained+"nonsense: 1\n")
 	gateway.logged("configuration refused", 1)
 	if got := asked.run(t, "status", "--admin", addresses["admin"]); !strings.Contains(got.stdout, "\nPROBLEMS\nit.yaml:14:1: unknown key") {
 		t.Errorf("status does not show a problem: %s", got.stdout)
+	}
+}
+
+// drains drains an endpoint and undrains it.
+func drains(t *testing.T, asked command, admin string) {
+	t.Helper()
+	for _, test := range []struct{ word, url, state string }{
+		{"drain", "http://127.0.0.1:2/base/", "drained"}, {"undrain", "http://127.0.0.1:2//base", "available"},
+	} {
+		if got := asked.run(t, test.word, "users", test.url, "--admin", admin); got.code != 0 || got.stdout != "users http://127.0.0.1:2/base: "+test.state+", 0 active\n" || got.stderr != "" {
+			t.Errorf("%s: %+v", test.word, got)
+		}
+		if got := asked.run(t, "status", "--admin", admin); !strings.Contains(got.stdout, " "+test.state+" ") {
+			t.Errorf("after %s the status is %s", test.word, got.stdout)
+		}
+	}
+	if got := asked.run(t, "drain", "user/s", "http://x", "--admin", admin); got.code != 1 || !strings.Contains(got.stderr, `No upstream is called "user/s"; there `) {
+		t.Errorf("an upstream that does not exist: %+v", got)
 	}
 }
 

@@ -64,7 +64,7 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
 	root.SuggestionsMinimumDistance = 2
 	root.AddCommand(
-		newRun(), newDemo(), newInit(), newValidate(), newRoutes(), newExplain(), newStatus(), newSchema(), newVersion(),
+		newRun(), newDemo(), newInit(), newValidate(), newRoutes(), newExplain(), newStatus(), newDrain(), newUndrain(), newSchema(), newVersion(),
 	)
 	root.SetHelpCommand(newHelp())
 	root.InitDefaultCompletionCmd()

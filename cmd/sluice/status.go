@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"text/tabwriter"
@@ -19,13 +21,14 @@ type status struct {
 	Revision  snapshot.Revision         `json:"revision"`
 	Listeners []snapshot.ListenerStatus `json:"listeners"`
 	Upstreams []upstream.Status         `json:"upstreams"`
+	Breakers  []upstream.BreakerStatus  `json:"breakers"`
 	Problems  []model.Problem           `json:"problems"`
 }
 
 func newStatus() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show listeners, upstreams and endpoints of the running gateway",
+		Short: "Show listeners, upstreams, endpoints and circuit breakers of the running gateway",
 		Args:  noArguments,
 	}
 	admin := adminFlag(cmd)
@@ -44,7 +47,7 @@ func newStatus() *cobra.Command {
 			path string
 			into any
 		}{
-			{"/_gateway/config", &s.Revision}, {"/_gateway/listeners", &s.Listeners}, {"/_gateway/upstreams", &s.Upstreams}, {"/_gateway/problems", &s.Problems},
+			{"/_gateway/config", &s.Revision}, {"/_gateway/listeners", &s.Listeners}, {"/_gateway/upstreams", &s.Upstreams}, {"/_gateway/breakers", &s.Breakers}, {"/_gateway/problems", &s.Problems},
 		} {
 			if err := gateway.get(cmd, read.path, nil, read.into); err != nil {
 				return err
@@ -67,14 +70,8 @@ func printStatus(w io.Writer, s *status) error {
 		out.printf("%s\t%s\t%d\n", l.Name, l.Address, l.Connections)
 	}
 	printCertificates(out, s.Listeners)
-	if len(s.Upstreams) > 0 {
-		out.printf("\nUPSTREAM\tENDPOINT\tWEIGHT\tVERSION\tACTIVE\tREQUESTS\tFAILURES\n")
-	}
-	for _, u := range s.Upstreams {
-		for _, e := range u.Endpoints {
-			out.printf("%s\t%s\t%d\t%s\t%d\t%d\t%d\n", u.Name, e.URL, e.Weight, e.Version, e.Active, e.Requests, e.Failures)
-		}
-	}
+	printUpstreams(out, s.Upstreams)
+	printBreakers(out, s.Breakers)
 	if len(s.Problems) > 0 {
 		out.printf("\nPROBLEMS\n")
 		for _, p := range s.Problems {
@@ -109,5 +106,41 @@ func printCertificates(out *errorWriter, listeners []snapshot.ListenerStatus) {
 		for _, c := range l.ACME {
 			line(l.Name, c.Domain, "ACME", c.NotAfter, c.LastError)
 		}
+	}
+}
+
+// printUpstreams prints the endpoints, and which of them get attempts.
+func printUpstreams(out *errorWriter, upstreams []upstream.Status) {
+	if len(upstreams) > 0 {
+		out.printf("\nUPSTREAM\tENDPOINT\tWEIGHT\tVERSION\tSTATE\tLATENCY\tACTIVE\tREQUESTS\tFAILURES\n")
+	}
+	for _, u := range upstreams {
+		if len(u.Endpoints) == 0 {
+			out.printf("%s\tnone found\n", u.Name)
+		}
+		for _, e := range u.Endpoints {
+			latency := ""
+			if e.LatencyMS > 0 {
+				latency = fmt.Sprintf("%.1fms", e.LatencyMS)
+			}
+			out.printf("%s\t%s\t%d\t%s\t%s\t%s\t%d\t%d\t%d\n", u.Name, e.URL, e.Weight, e.Version, e.State(), latency, e.Active, e.Requests, e.Failures)
+		}
+	}
+}
+
+// printBreakers prints the circuit breakers, and why they are as they are.
+func printBreakers(out *errorWriter, breakers []upstream.BreakerStatus) {
+	if len(breakers) > 0 {
+		out.printf("\nBREAKER OF\tENDPOINT\tSTATE\tSINCE\tNEXT PROBE\tREQUESTS\tFAILURES\tSLOW\tREASON\n")
+	}
+	at := func(t *time.Time) string {
+		if t == nil {
+			return ""
+		}
+		return t.Format(time.RFC3339)
+	}
+	for _, b := range breakers {
+		endpoint := cmp.Or(b.Endpoint, "(all)")
+		out.printf("%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%s\n", b.Upstream, endpoint, b.State, at(b.Since), at(b.ProbeAt), b.Requests, b.Failures, b.Slow, b.Reason)
 	}
 }

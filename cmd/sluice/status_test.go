@@ -9,6 +9,7 @@ import (
 	"sluice/internal/certificate"
 	"sluice/internal/server"
 	"sluice/internal/snapshot"
+	"sluice/internal/upstream"
 )
 
 // TestStatusOfCertificates shows what listeners show over TLS, until when, and
@@ -42,5 +43,40 @@ func TestStatusOfCertificates(t *testing.T) {
 	}
 	if strings.Contains(got, "plain") {
 		t.Errorf("a listener without TLS has certificates:\n%s", got)
+	}
+}
+
+// TestStatusOfWhatFails shows which endpoints get attempts and which circuit breakers
+// are open, and why.
+func TestStatusOfWhatFails(t *testing.T) {
+	at := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+	probe := at.Add(30 * time.Second)
+	var text strings.Builder
+	err := printStatus(&text, &status{
+		Upstreams: []upstream.Status{
+			{Name: "users", Endpoints: []upstream.EndpointStatus{
+				{URL: "http://a", Weight: 3, Version: "v1", Available: true, Health: "healthy", LatencyMS: 12.34, Active: 1, Requests: 9, Failures: 2},
+				{URL: "http://b", Weight: 1, Health: "unhealthy", Fault: "status 500", Ejected: &at, Ejections: 2},
+			}},
+			{Name: "found"},
+		},
+		Breakers: []upstream.BreakerStatus{
+			{Upstream: "users", State: "open", Since: &at, Reason: "5 failures in a row", Requests: 7, Failures: 6, Slow: 1, ProbeAt: &probe},
+			{Upstream: "shop", Endpoint: "http://c", State: "closed"},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := strings.Join(strings.Fields(text.String()), " ")
+	for _, want := range []string{
+		"UPSTREAM ENDPOINT WEIGHT VERSION STATE LATENCY ACTIVE REQUESTS FAILURES users http://a 3 v1 healthy 12.3ms 1 9 2 ",
+		"users http://b 1 ejected until 2030-01-02T03:04:05Z, 2 in a row; unhealthy: status 500 0 0 0 found none found",
+		"BREAKER OF ENDPOINT STATE SINCE NEXT PROBE REQUESTS FAILURES SLOW REASON users (all) open 2030-01-02T03:04:05Z 2030-01-02T03:04:35Z 7 6 1 5 failures in a row",
+		"shop http://c closed 0 0 0",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is not in:\n%s", want, text.String())
+		}
 	}
 }

@@ -45,6 +45,9 @@ func TestUsage(t *testing.T) {
 		{"status --admin ftp://x", 2, "", `--admin: "ftp://x" is no URL such as http://127.0.0.1:9901`},
 		{"routes --admin http://", 2, "", "is no URL"},
 		{"explain GET / --admin http://", 2, "", "is no URL"},
+		{"drain users", 2, "", "'sluice drain' needs the name of an UPSTREAM and the URL of an endpoint; 'sluice status' shows them"},
+		{"undrain users a b", 2, "", "'sluice undrain' needs the name of an UPSTREAM"},
+		{"drain users http://x --admin http://", 2, "", "is no URL"},
 		{"version now", 2, "", "takes no argument"},
 		{"schema now", 2, "", "takes no argument"},
 		{"help explode", 2, "", `no command is called "explode"`},
@@ -85,7 +88,7 @@ func TestHelpOfEveryCommand(t *testing.T) {
 	if got := sluice(t, dir, "--help"); got.code != 0 || got.stderr != "" {
 		t.Errorf("sluice --help: %+v", got)
 	}
-	want := map[string]bool{"run": true, "demo": true, "init": true, "validate": true, "routes": true, "explain": true, "status": true, "schema": true, "version": true}
+	want := map[string]bool{"run": true, "demo": true, "init": true, "validate": true, "routes": true, "explain": true, "status": true, "drain": true, "undrain": true, "schema": true, "version": true}
 	for _, command := range root.Commands() {
 		delete(want, command.Name())
 		got := sluice(t, dir, command.Name(), "--help")
