@@ -37,27 +37,21 @@ type room struct {
 	weights   [16]int
 }
 
-// open are the endpoints of a view that an attempt may go to: those that were not
-// tried and whose own circuit breaker lets it pass; where there are none, those that
-// were tried and do. It may be empty.
-func (g *Group) open(usable *field, tried []*Endpoint, now time.Time, memory *room) field {
-	if len(tried) == 0 && !g.barred(usable, now) {
-		return *usable
-	}
-	only := func(want func(*Endpoint) bool) field {
-		f := field{endpoints: memory.endpoints[:0], weights: memory.weights[:0]}
-		for i, e := range usable.endpoints {
-			if want(e) {
-				f.add(e, usable.weights[i])
-			}
+// open are the endpoints that an attempt may go to: those that were not tried and
+// whose own circuit breaker lets it pass. It may be empty.
+func (f *field) open(memory *room, tried []*Endpoint, now time.Time) field {
+	endpoints, weights, total, least := memory.endpoints[:0], memory.weights[:0], 0, 0
+	for i, e := range f.endpoints {
+		if among(tried, e) || !e.ready(now) {
+			continue
 		}
-		return f
+		weight := f.weights[i]
+		if least == 0 || weight < least {
+			least = weight
+		}
+		endpoints, weights, total = append(endpoints, e), append(weights, weight), total+weight
 	}
-	f := only(func(e *Endpoint) bool { return !among(tried, e) && e.ready(now) })
-	if len(f.endpoints) == 0 {
-		f = only(func(e *Endpoint) bool { return e.ready(now) })
-	}
-	return f
+	return field{endpoints, weights, total, least}
 }
 
 // barred tells whether the own circuit breaker of an endpoint lets nothing pass.

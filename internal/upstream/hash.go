@@ -30,14 +30,16 @@ func mix(z uint64) uint64 {
 // move keys twice.
 func (f *field) hashed(key uint64) *Endpoint {
 	var best *Endpoint
-	highest, drawn := math.Inf(-1), 0.0
+	highest := 0.0
 	for _, e := range f.endpoints {
-		d := draw(key, e.seed)
-		if best != nil && d <= drawn && e.Weight <= best.Weight {
-			continue // it cannot win, and a logarithm takes longer than all else
+		drawn := draw(key, e.seed)
+		// A logarithm takes longer than all else, and -log(x) is at least 1-x: it is
+		// spared whoever cannot win even so.
+		if float64(e.Weight) <= highest*(1-drawn) {
+			continue
 		}
-		if s := score(d, e.Weight); s > highest {
-			best, highest, drawn = e, s, d
+		if s := score(drawn, e.Weight); s > highest {
+			best, highest = e, s
 		}
 	}
 	return best

@@ -61,9 +61,23 @@ func (g *Group) choose(t *Turn, x *pipeline.Exchange, tried []*Endpoint, now tim
 	if v == nil || len(v.usable.endpoints) == 0 {
 		return pipeline.NewError(pipeline.NoEndpoint, g.none(v))
 	}
+	if len(tried) == 0 && !g.barred(&v.usable, now) {
+		if _, ok := t.admit(g.pick(x, &v.usable, now), now); ok {
+			return nil
+		}
+	}
+	return g.chooseOpen(t, x, &v.usable, tried, now)
+}
+
+// chooseOpen is choose where not all endpoints will do. One that was tried is better
+// than none.
+func (g *Group) chooseOpen(t *Turn, x *pipeline.Exchange, usable *field, tried []*Endpoint, now time.Time) error {
 	var memory room
-	for range v.usable.endpoints { // each may have been ready a moment ago, and no more
-		f := g.open(&v.usable, tried, now, &memory)
+	for range usable.endpoints { // each may be ready now, and no more when it is picked
+		f := usable.open(&memory, tried, now)
+		if len(f.endpoints) == 0 && len(tried) > 0 {
+			f = usable.open(&memory, nil, now)
+		}
 		if len(f.endpoints) == 0 {
 			break
 		}
@@ -72,7 +86,7 @@ func (g *Group) choose(t *Turn, x *pipeline.Exchange, tried []*Endpoint, now tim
 		}
 	}
 	least := time.Duration(math.MaxInt64)
-	for _, e := range v.usable.endpoints {
+	for _, e := range usable.endpoints {
 		wait, ok := t.admit(e, now)
 		if ok {
 			return nil
