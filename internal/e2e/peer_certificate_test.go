@@ -41,6 +41,7 @@ type steady struct {
 
 // run asks until the context ends. No request may fail.
 func (s *steady) run(t *testing.T, ctx context.Context, path string) { //nolint:revive // the test comes first
+	t.Helper()
 	traced := httptrace.WithClientTrace(context.Background(), &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
 		if !info.Reused {
 			s.dialed.Add(1)

@@ -61,7 +61,7 @@ func TestClients(t *testing.T) {
 				}
 			}
 			var all sync.WaitGroup
-			for range 30 {
+			for range 12 {
 				all.Go(func() {
 					response, err := client.Get(client.base + "/file")
 					if err != nil {

@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"crypto/tls"
 	"errors"
-	"io"
 	"net"
 	"sync"
 	"testing"
@@ -42,6 +41,7 @@ type frameClient struct {
 // frame connects, and begins HTTP/2. It returns nil after an error, so that it
 // may be called from any goroutine.
 func (g *flooded) frame(t *testing.T, listener string, deaf bool) *frameClient {
+	t.Helper()
 	conn, err := net.DialTimeout("tcp", g.addresses[listener], gatewaytest.Patience)
 	if err == nil && listener == "websecure" {
 		conn = tls.Client(conn, &tls.Config{RootCAs: g.roots, ServerName: siteHost, NextProtos: []string{"h2"}, MinVersion: tls.VersionTLS12})
@@ -67,7 +67,7 @@ func (g *flooded) frame(t *testing.T, listener string, deaf bool) *frameClient {
 }
 
 func (c *frameClient) begin() error {
-	if _, err := io.WriteString(c.out, http2.ClientPreface); err != nil {
+	if _, err := c.out.WriteString(http2.ClientPreface); err != nil {
 		return err
 	}
 	if err := c.WriteSettings(); err != nil {
@@ -115,6 +115,7 @@ func (c *frameClient) wait(holds func() bool) bool {
 
 // hears waits for so many answers of a kind.
 func (c *frameClient) hears(t *testing.T, what string, n int) {
+	t.Helper()
 	if !c.wait(func() bool { return c.heard[what] >= n }) {
 		t.Errorf("the connection ended with %v; heard %v, want %d times %s", c.gone, c.heard, n, what)
 	}
@@ -122,6 +123,7 @@ func (c *frameClient) hears(t *testing.T, what string, n int) {
 
 // over waits for the end of the connection, which the gateway has to bring about.
 func (c *frameClient) over(t *testing.T) {
+	t.Helper()
 	began := time.Now()
 	c.read.Wait()
 	if time.Since(began) > gatewaytest.Patience/2 {

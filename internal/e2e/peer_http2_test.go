@@ -165,9 +165,9 @@ func TestH2loadProtocols(t *testing.T) {
 		{"--h1", "https://" + gw.Addr("websecure").String(), "http/1.1"},
 	} {
 		for _, test := range []struct{ name, arguments string }{
-			{"get", "-n 2000 -c 10 -m 50 URL/hello"},
+			{"get", "-n 1000 -c 10 -m 50 URL/hello"},
 			{"stream", "-n 100 -c 4 -m 10 URL/stream"},
-			{"post", "-n 500 -c 10 -m 20 -d body URL/sum"},
+			{"post", "-n 200 -c 10 -m 20 -d body URL/sum"},
 			{"large", "-n 40 -c 2 -m 10 URL/file"},
 			{"large, by small windows", "-n 8 -c 2 -m 4 -w 12 -W 14 URL/file"},
 		} {
