@@ -71,7 +71,7 @@ type listener struct {
 	Protocols      []string         `config:"protocols" enum:"h1|h2|h2c|h3" doc:"what clients may speak, all on one port; without tls h2 is h2c" default:"[h1, h2]"`
 	TLS            *listenerTLS     `config:"tls" doc:"how it speaks TLS" default:"none"`
 	TrustedProxies []Prefix         `config:"trusted_proxies" doc:"whose X-Forwarded-* and Forwarded are believed"`
-	ProxyProtocol  bool             `config:"proxy_protocol" doc:"true: every connection must begin with a PROXY header, of version 1 or 2, and only trusted_proxies may connect"`
+	ProxyProtocol  bool             `config:"proxy_protocol" doc:"true: every connection must begin with a PROXY header, of version 1 or 2, and only trusted_proxies may connect; on a Unix socket, whoever may use the file"`
 	Timeouts       listenerTimeouts `config:"timeouts" doc:"how long a client may take; 0 is without bound"`
 	Limits         listenerLimits   `config:"limits" doc:"how much a client may send; 0 is without bound, but for the header's size"`
 	Paths          paths            `config:"paths" doc:"how paths are read"`

@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"net/netip"
+	"strings"
 	"time"
 
 	"sluice/internal/model"
@@ -47,7 +48,7 @@ func (r *resolver) listener(name string, l *listener) {
 		TrustedProxies: prefixes(l.TrustedProxies),
 	}
 	built.TLS = r.tls(l)
-	if built.ProxyProtocol = l.ProxyProtocol; l.ProxyProtocol && len(l.TrustedProxies) == 0 {
+	if built.ProxyProtocol = l.ProxyProtocol; l.ProxyProtocol && len(l.TrustedProxies) == 0 && !strings.HasPrefix(l.Address, unixPrefix) {
 		r.out.add(l.below("proxy_protocol"), "proxy_protocol needs trusted_proxies: only they may connect", "write trusted_proxies: [10.0.0.0/8]")
 	}
 	for _, limit := range []struct {

@@ -3,8 +3,10 @@ package server_test
 import (
 	"bytes"
 	"encoding/binary"
+	"hash/crc32"
 	"net/http"
 	"net/netip"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -35,6 +37,14 @@ var (
 	typed = []byte{0xe0, 0, 3, 1, 2, 3}
 )
 
+// summed is a header with a checksum in its middle, that is off by so much.
+func summed(off uint32) string {
+	b := []byte(binaryHeader(1, 0x11, append(append(bytes.Clone(address4), 3, 0, 4, 0, 0, 0, 0), typed...)))
+	at := len(b) - len(typed) - 4
+	binary.BigEndian.PutUint32(b[at:], crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli))+off)
+	return string(b)
+}
+
 // TestProxyHeaders reads each kind of header, whole and byte by byte.
 func TestProxyHeaders(t *testing.T) {
 	ofEngine(t, "the adapter has no PROXY headers")
@@ -51,7 +61,11 @@ func TestProxyHeaders(t *testing.T) {
 		{"v2 of IPv6", binaryHeader(1, 0x21, address6), "[2001:db8::7]:5555", "[::1]:80"},
 		{"v2 with more than addresses", binaryHeader(1, 0x11, append(bytes.Clone(address4), typed...)), "203.0.113.8:5555", "127.0.0.1:80"},
 		{"v2 local", binaryHeader(0, 0, nil), "", ""},
+		{"v2 with a checksum", summed(0), "203.0.113.8:5555", "127.0.0.1:80"},
 		{"v2 of a Unix socket", binaryHeader(1, 0x31, make([]byte, 216)), "", ""},
+		{"v2 unknown", binaryHeader(1, 0, nil), "", ""},
+		{"v2 unknown with more", binaryHeader(1, 0, typed), "", ""},
+		{"v2 of the largest", binaryHeader(1, 0, make([]byte, 4096)), "", ""},
 	} {
 		for _, way := range []string{"whole", "byte by byte"} {
 			c := f.dial()
@@ -93,12 +107,17 @@ func TestProxyHeadersRefused(t *testing.T) {
 	f := start(t, text("never"), behindProxy)
 	failed := int64(0)
 	for name, in := range map[string]string{
-		"none":               get("/"),
-		"v1 too long":        "PROXY TCP4 " + strings.Repeat("1", 100),
-		"v1 of nonsense":     "PROXY TCP4 one two 5555 80\r\n" + get("/"),
-		"v1 without CR":      "PROXY TCP4 203.0.113.7 127.0.0.1 5555 80\n" + get("/"),
-		"v2 with too little": binaryHeader(1, 0x11, address4[:4]) + get("/"),
-		"v2 of version 3":    strings.Replace(binaryHeader(1, 0x11, address4), "\x21", "\x31", 1) + get("/"),
+		"none":                get("/"),
+		"v1 too long":         "PROXY TCP4 " + strings.Repeat("1", 100),
+		"v1 of nonsense":      "PROXY TCP4 one two 5555 80\r\n" + get("/"),
+		"v1 without CR":       "PROXY TCP4 203.0.113.7 127.0.0.1 5555 80\n" + get("/"),
+		"v2 with too little":  binaryHeader(1, 0x11, address4[:4]) + get("/"),
+		"v2 too long":         binaryHeader(1, 0, make([]byte, 4097)),
+		"v2 with a cut type":  binaryHeader(1, 0x11, append(bytes.Clone(address4), typed[:2]...)) + get("/"),
+		"v2 with a cut value": binaryHeader(1, 0x11, append(bytes.Clone(address4), typed[:5]...)) + get("/"),
+		"v2 with a wrong sum": summed(1) + get("/"),
+		"v2 with a short sum": binaryHeader(1, 0x11, append(bytes.Clone(address4), 3, 0, 2, 1, 2)) + get("/"),
+		"v2 of version 3":     strings.Replace(binaryHeader(1, 0x11, address4), "\x21", "\x31", 1) + get("/"),
 	} {
 		c := f.dial().send(in)
 		c.ends()
@@ -120,6 +139,31 @@ func TestProxyHeaderOfAStranger(t *testing.T) {
 		m.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}
 	})
 	f.dial().send("PROXY TCP4 203.0.113.7 127.0.0.1 5555 80\r\n" + get("/")).ends()
+	if n := f.listener.Status().Failed; n != 1 {
+		t.Errorf("%d failed", n)
+	}
+}
+
+// TestProxyHeaderOnAUnixSocket believes whoever the file's permissions let in.
+func TestProxyHeaderOnAUnixSocket(t *testing.T) {
+	ofEngine(t, "the adapter has no PROXY headers")
+	f := start(t, text("ok"), behindProxy, func(m *model.Listener) {
+		m.Address, m.TrustedProxies = "unix:"+filepath.Join(t.TempDir(), "s"), nil
+	})
+	for _, test := range []struct{ header, peer string }{
+		{"PROXY TCP4 203.0.113.7 127.0.0.1 5555 80\r\n", "203.0.113.7:5555"},
+		{binaryHeader(1, 0x11, address4), "203.0.113.8:5555"},
+		{"PROXY UNKNOWN\r\n", netip.AddrPort{}.String()},
+		{binaryHeader(0, 0, nil), netip.AddrPort{}.String()},
+	} {
+		if response, _ := f.dial().send(test.header + get("/")).answer("GET"); response.StatusCode != http.StatusOK {
+			t.Errorf("%q: %d", test.header, response.StatusCode)
+		}
+		if x := f.next(t); x.Peer.String() != test.peer {
+			t.Errorf("%q: the peer is %v", test.header, x.Peer)
+		}
+	}
+	f.dial().send(get("/")).ends()
 	if n := f.listener.Status().Failed; n != 1 {
 		t.Errorf("%d failed", n)
 	}
