@@ -55,6 +55,7 @@ type target struct {
 	version  string
 	weight   int
 	fallback pipeline.Handler
+	instead  *target // whose upstream is the fallback; nil: none's
 }
 
 // to is a target with endpoints.
@@ -114,6 +115,11 @@ func serve(t *testing.T, way string, route *model.Route, targets ...target) *fro
 func (f *front) route(route *model.Route, set *lease.Set, engine *transport.Engine, targets []target) pipeline.Handler {
 	sides := make([]proxy.Side, len(targets))
 	for i, one := range targets {
+		if one.instead != nil {
+			alone := *route
+			alone.Split = nil
+			one.fallback = f.route(&alone, set, engine, []target{*one.instead})
+		}
 		group := upstream.Acquire(set, one.upstream, upstream.Connect{Transport: func(set *lease.Set, m *model.Upstream, e model.Endpoint) pipeline.Transport {
 			return transport.Acquire(set, m, e, transport.Observer{}, engine)
 		}}, nil)
