@@ -1,0 +1,71 @@
+package resilience
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// Bucket is a token bucket in one word, by the generic cell rate algorithm (ITU-T
+// I.371, annex A; Leyland 2016): it holds the time at which the bucket is full
+// again. The zero value is full. It takes no lock and allocates nothing.
+//
+// Times are durations since a beginning that all who use the bucket share, and
+// which is not after the first of them.
+type Bucket struct{ full atomic.Int64 }
+
+// Filling is a quota as buckets need it.
+type Filling struct {
+	Quota
+	token    int64 // ticks until one comes
+	capacity int64 // ticks until all have come
+}
+
+// tick is how finely time is divided: into parts of a nanosecond, so that fast
+// rates come out right, and the years that 63 bits then hold suffice.
+const tick = 16
+
+// NewFilling returns the filling of a quota.
+func NewFilling(q Quota) *Filling {
+	token := max(1, (int64(q.Per)*tick+q.Count/2)/q.Count)
+	return &Filling{Quota: q, token: token, capacity: token * q.Burst}
+}
+
+// Take takes cost, at least 1, if it is there. A cost above Burst never is.
+func (b *Bucket) Take(f *Filling, now time.Duration, cost int64) Verdict {
+	at := int64(now) * tick
+	for {
+		before := b.full.Load()
+		full := max(before, at)
+		after := full + cost*f.token
+		if wait := after - f.capacity - at; wait > 0 {
+			return Verdict{Remaining: f.remaining(full - at), Reset: duration(full - at), Retry: duration(wait)}
+		}
+		if b.full.CompareAndSwap(before, after) {
+			return Verdict{Allowed: true, Remaining: f.remaining(after - at), Reset: duration(after - at)}
+		}
+	}
+}
+
+// remaining is how many tokens are there when so much is missing.
+func (f *Filling) remaining(missing int64) int64 { return max(0, (f.capacity-missing)/f.token) }
+
+// duration is so many ticks, rounded up.
+func duration(ticks int64) time.Duration { return time.Duration((ticks + tick - 1) / tick) }
+
+// Refit gives a bucket another filling: it is as full as before, as a share.
+func (b *Bucket) Refit(from, to *Filling, now time.Duration) {
+	at := int64(now) * tick
+	for {
+		before := b.full.Load()
+		if before <= at {
+			return
+		}
+		missing := float64(before-at) / float64(from.capacity) * float64(to.capacity)
+		if b.full.CompareAndSwap(before, at+int64(missing)) {
+			return
+		}
+	}
+}
+
+// Full tells whether nothing is missing: it is as good as a new one.
+func (b *Bucket) Full(now time.Duration) bool { return b.full.Load() <= int64(now)*tick }
