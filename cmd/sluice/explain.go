@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -93,7 +94,29 @@ func printExplanation(w io.Writer, e *snapshot.Explanation) error {
 		kind += " " + e.Destination.Upstream
 	}
 	out.printf("destination\t%s: %s\nbecause\t%s\n", kind, e.Destination.Target, e.Destination.Reason)
+	if e.Destination.Breaker != "" {
+		out.printf("breaker\t%s\n", e.Destination.Breaker)
+	}
+	printAvailability(out, e)
 	return errors.Join(out.err, table.Flush())
+}
+
+// printAvailability prints how it stands with the endpoints, and with circuit breakers
+// that are not closed.
+func printAvailability(out *errorWriter, e *snapshot.Explanation) {
+	i := 0
+	for _, u := range e.Upstreams {
+		for _, endpoint := range u.Endpoints {
+			out.printf("%s\t%s %s: %s\n", first(i, "now"), u.Name, endpoint.URL, endpoint.State())
+			i++
+		}
+	}
+	for _, b := range e.Breakers {
+		if b.State != "closed" {
+			out.printf("%s\t%s: circuit breaker %s, %s\n", first(i, "now"), strings.TrimSpace(b.Upstream+" "+b.Endpoint), b.State, b.Reason)
+			i++
+		}
+	}
 }
 
 // first is the label of a list: it stands before the first item only.

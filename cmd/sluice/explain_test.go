@@ -34,6 +34,7 @@ type explanation struct {
 	Destination map[string]string   `json:"destination"`
 	Refused     string              `json:"refused"`
 	Path        string              `json:"path"`
+	Upstreams   []any               `json:"upstreams"` // of a running gateway
 }
 
 func TestExplain(t *testing.T) {
@@ -72,7 +73,8 @@ func TestExplain(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			answers := both(t, append(test.args, "-o", "json")...)
-			for _, got := range answers {
+			said := make([]explanation, 2)
+			for i, got := range answers {
 				var e explanation
 				decoder := json.NewDecoder(strings.NewReader(got.stdout))
 				decoder.DisallowUnknownFields()
@@ -82,8 +84,13 @@ func TestExplain(t *testing.T) {
 				if e.Route != test.route || !strings.Contains(got.stdout, test.text) || e.Candidates == nil || e.Middleware == nil || (e.Destination == nil) != (test.route == "") {
 					t.Errorf("got %s", got.stdout)
 				}
+				said[i] = e
 			}
-			if answers[0] != answers[1] {
+			if leads := said[1].Destination["upstream"] != ""; len(said[0].Upstreams) != 0 || (len(said[1].Upstreams) == 1) != leads {
+				t.Errorf("the file tells %v of the upstreams, the gateway %v", said[0].Upstreams, said[1].Upstreams)
+			}
+			said[1].Upstreams = nil
+			if diff := cmp.Diff(said[0], said[1]); diff != "" {
 				t.Errorf("the file says\n%s\nand the gateway\n%s", answers[0].stdout, answers[1].stdout)
 			}
 		})
@@ -101,8 +108,9 @@ middleware   1. headers     from global tag
 destination  upstream users: http://127.0.0.1:1 (weight 3), http://127.0.0.1:2/base (weight 1)
 because      the route's upstream; round_robin picks the endpoint
 `
-		for _, got := range both(t, "GET", "/users/1") {
-			if diff := cmp.Diff(want, got.stdout); diff != "" || got.code != 0 {
+		now := "now          users http://127.0.0.1:1: available\n             users http://127.0.0.1:2/base: available\n"
+		for i, got := range both(t, "GET", "/users/1") {
+			if diff := cmp.Diff(want+[]string{"", now}[i], got.stdout); diff != "" || got.code != 0 {
 				t.Errorf("status %d, %s\n%s", got.code, got.stderr, diff)
 			}
 		}

@@ -80,3 +80,27 @@ func TestStatusOfWhatFails(t *testing.T) {
 		}
 	}
 }
+
+// TestExplanationOfWhatFails shows how it stands with where a request goes.
+func TestExplanationOfWhatFails(t *testing.T) {
+	var text strings.Builder
+	err := printExplanation(&text, &snapshot.Explanation{
+		Route:       "r",
+		Destination: &snapshot.Destination{Kind: "upstream", Upstream: "u", Target: "http://a", Reason: "so", Breaker: "opens"},
+		Upstreams:   []upstream.Status{{Name: "u", Endpoints: []upstream.EndpointStatus{{URL: "http://a", Weight: 1, Drained: true}, {URL: "http://b", Weight: 1}}}},
+		Breakers:    []upstream.BreakerStatus{{Upstream: "u", Endpoint: "http://b", State: "open", Reason: "a failure"}, {Upstream: "u", State: "half_open", Reason: "rested"}, {Upstream: "u", State: "closed"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `because      so
+breaker      opens
+now          u http://a: drained
+             u http://b: circuit breaker not closed
+             u http://b: circuit breaker open, a failure
+             u: circuit breaker half_open, rested
+`
+	if !strings.HasSuffix(text.String(), want) {
+		t.Errorf("got\n%s", text.String())
+	}
+}

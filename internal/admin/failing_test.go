@@ -1,6 +1,7 @@
 package admin_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -123,6 +124,30 @@ func TestDashboardShowsWhatFails(t *testing.T) {
 	for _, text := range wanted {
 		if !strings.Contains(body, text) {
 			t.Errorf("the dashboard does not show %s:\n%s", text, body)
+		}
+	}
+}
+
+func TestExplainTellsHowItStands(t *testing.T) {
+	gw, _, _ := failing(t)
+	for path, want := range map[string]string{"/broken": "broken open", "/whole": "whole closed", "/ejecting": "ejecting"} {
+		var got struct {
+			Upstreams []struct{ Name string }
+			Breakers  []struct{ State string }
+		}
+		_, body := get(t, gw, "/_gateway/explain?url="+path)
+		if err := json.Unmarshal([]byte(body), &got); err != nil {
+			t.Fatal(err)
+		}
+		var told []string
+		for _, u := range got.Upstreams {
+			told = append(told, u.Name)
+		}
+		for _, b := range got.Breakers {
+			told = append(told, b.State)
+		}
+		if strings.Join(told, " ") != want {
+			t.Errorf("%s: %s, in %s", path, told, body)
 		}
 	}
 }

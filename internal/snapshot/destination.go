@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -16,6 +17,9 @@ type Destination struct {
 	Version  string `json:"version,omitempty"`  // of a split's side, likewise
 	Target   string `json:"target"`             // in words: the endpoints, the shares, the location, the status
 	Reason   string `json:"reason"`
+	// Breaker is when its circuit breaker opens and what clients get then; empty:
+	// there is none.
+	Breaker string `json:"breaker,omitempty"`
 }
 
 // destinationOf tells where a route leads a request.
@@ -28,7 +32,7 @@ func destinationOf(route *model.Route, request *message.Request) *Destination {
 	case route.Split != nil:
 		return sideOf(route.Split, request)
 	}
-	return &Destination{Kind: "upstream", Upstream: route.Upstream.Name, Target: endpoints(route.Upstream), Reason: "the route's upstream; " + route.Upstream.Balancer.Policy + " picks the endpoint"}
+	return to(&Destination{Kind: "upstream", Reason: "the route's upstream"}, route.Upstream)
 }
 
 // sideOf tells the side of a split that a request asks for, or else the shares
@@ -37,10 +41,7 @@ func sideOf(split *model.Split, request *message.Request) *Destination {
 	if version, _ := request.Fields.Find(split.ForceHeader); version != "" {
 		for _, side := range split.Sides {
 			if side.Version == version {
-				return &Destination{
-					Kind: "split", Upstream: side.Upstream.Name, Version: version, Target: endpoints(side.Upstream),
-					Reason: split.ForceHeader + " names the version; " + side.Upstream.Balancer.Policy + " picks the endpoint",
-				}
+				return to(&Destination{Kind: "split", Version: version, Reason: split.ForceHeader + " names the version"}, side.Upstream)
 			}
 		}
 	}
@@ -48,7 +49,72 @@ func sideOf(split *model.Split, request *message.Request) *Destination {
 	if split.Sticky != nil {
 		reason = keyText(split.Sticky) + " keeps a user on one side; without it by chance"
 	}
-	return &Destination{Kind: "split", Target: shares(split), Reason: reason}
+	if split.Failover {
+		reason += "; a side without an available endpoint gives its share to the others"
+	}
+	var guards []string
+	for _, m := range leads(split, "") {
+		if guard := guardOf(m); guard != "" {
+			guards = append(guards, m.Name+" "+guard)
+		}
+	}
+	return &Destination{Kind: "split", Target: shares(split), Reason: reason, Breaker: strings.Join(guards, "; ")}
+}
+
+// leads are the upstreams of a split, each once: all, or the one with a name.
+func leads(split *model.Split, name string) (list []*model.Upstream) {
+	for _, side := range split.Sides {
+		if !slices.Contains(list, side.Upstream) && (name == "" || side.Upstream.Name == name) {
+			list = append(list, side.Upstream)
+		}
+	}
+	return list
+}
+
+// to completes a destination that is one upstream.
+func to(d *Destination, m *model.Upstream) *Destination {
+	d.Upstream, d.Target, d.Breaker = m.Name, endpoints(m), guardOf(m)
+	d.Reason += "; " + m.Balancer.Policy
+	if m.Balancer.HashOn != nil {
+		d.Reason += " on " + keyText(m.Balancer.HashOn)
+	}
+	d.Reason += " picks the endpoint"
+	return d
+}
+
+// guardOf tells when an upstream's circuit breaker opens, and what clients get then.
+func guardOf(m *model.Upstream) string {
+	b := m.Breaker
+	if b == nil {
+		return ""
+	}
+	var when []string
+	if b.Consecutive > 0 {
+		when = append(when, fmt.Sprintf("%d failures in a row", b.Consecutive))
+	}
+	if b.ErrorRate > 0 {
+		when = append(when, fmt.Sprintf("%s failures", percent(b.ErrorRate)))
+	}
+	if b.SlowCall != nil {
+		when = append(when, fmt.Sprintf("%s slower than %v", percent(b.SlowCall.Rate), b.SlowCall.LongerThan))
+	}
+	what, then := "opens", "503 circuit_open"
+	if b.Scope == model.ScopeEndpoint {
+		what = "opens for each endpoint alone"
+	}
+	switch f := b.Fallback; {
+	case f != nil && f.Respond != nil:
+		then = fmt.Sprintf("status %d", f.Respond.Status)
+	case f != nil:
+		then = "upstream " + f.Upstream.Name
+	}
+	return fmt.Sprintf("%s after %s, for %v; clients get %s", what, strings.Join(when, " or "), b.OpenFor, then)
+}
+
+// percent is a share as one writes it.
+func percent(share float64) string {
+	text := strconv.FormatFloat(share*100, 'f', 2, 64)
+	return strings.TrimSuffix(strings.TrimRight(text, "0"), ".") + "%"
 }
 
 func keyText(key *model.Key) string {
@@ -66,8 +132,7 @@ func shares(split *model.Split) string {
 	}
 	list := make([]string, len(split.Sides))
 	for i, side := range split.Sides {
-		share := strconv.FormatFloat(float64(side.Weight)*100/float64(sum), 'f', 2, 64)
-		list[i] = strings.TrimSuffix(strings.TrimRight(share, "0"), ".") + "% " + side.Upstream.Name
+		list[i] = percent(float64(side.Weight)/float64(sum)) + " " + side.Upstream.Name
 		if side.Version != "" {
 			list[i] += " (" + side.Version + ")"
 		}

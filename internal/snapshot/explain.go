@@ -8,11 +8,13 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"sluice/internal/message"
 	"sluice/internal/model"
 	"sluice/internal/pipeline"
 	"sluice/internal/router"
+	"sluice/internal/upstream"
 )
 
 // Explanation says what happens to one request, and why.
@@ -25,6 +27,10 @@ type Explanation struct {
 	Refused string `json:"refused,omitempty"`
 	// Path is the canonical path that was routed.
 	Path string `json:"path"`
+	// Upstreams and Breakers are, of a gateway that runs, how it stands with those
+	// where the request may go.
+	Upstreams []upstream.Status        `json:"upstreams,omitempty"`
+	Breakers  []upstream.BreakerStatus `json:"breakers,omitempty"`
 }
 
 // Candidate is a route that was tried, in order.
@@ -66,6 +72,35 @@ func (c *Compiled) Explain(request *message.Request, listener string, client net
 	route := c.Router.Routes()[found.Index]
 	out.Route, out.Middleware, out.Destination = route.ID, Steps(route), destinationOf(route, request)
 	return out, nil
+}
+
+// Explain is that of Compiled, and tells how it stands with the upstreams.
+func (s *Snapshot) Explain(request *message.Request, listener string, client netip.Addr) (*Explanation, error) {
+	out, err := s.Compiled.Explain(request, listener, client)
+	if err != nil || out.Destination == nil {
+		return out, err
+	}
+	for _, route := range s.Router.Routes() {
+		if route.ID == out.Route {
+			s.tellState(out, route)
+		}
+	}
+	return out, nil
+}
+
+// tellState puts into an explanation how it stands with the upstreams.
+func (s *Snapshot) tellState(out *Explanation, route *model.Route) {
+	asked := []*model.Upstream{route.Upstream}
+	if route.Split != nil {
+		asked = leads(route.Split, out.Destination.Upstream)
+	}
+	now := time.Now()
+	for _, group := range s.Upstreams {
+		if slices.Contains(asked, group.Upstream) {
+			out.Upstreams = append(out.Upstreams, group.Status(now))
+			out.Breakers = append(out.Breakers, group.Breakers(now)...)
+		}
+	}
 }
 
 func refusal(err error) string {
