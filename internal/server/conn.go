@@ -102,6 +102,8 @@ func (c *conn) closeWrite() error {
 	return half.CloseWrite()
 }
 
+func (c *conn) part() { _ = c.Conn.SetReadDeadline(time.Now().Add(c.listener.limits.linger)) } // fails on a closed connection only
+
 // Close is the owner's: it closes the connection, after lingering where that is
 // due, and takes it off the listener's books. Only the first call counts.
 func (c *conn) Close() error {

@@ -22,6 +22,8 @@ type tunnelClient interface {
 	// taking lets f be told while a Write waits for a client that takes something.
 	taking(f func())
 	closeWrite() error
+	// part bounds what is still read of a client that is gone.
+	part()
 	kill(reset bool)
 	// linger reads on for a moment what nobody takes any more: bytes that arrive at
 	// a closed socket are answered with a reset, which may take from the client what
@@ -96,10 +98,6 @@ func (p *pair) up(early io.Reader) {
 // down carries what the endpoint sends.
 func (p *pair) down() {
 	reading, err := p.pump(p.client, p.tunnel, &p.out)
-	if err == nil && reading == nil {
-		p.downEnded.Store(true)
-		err = p.client.closeWrite()
-	}
 	switch {
 	case reading != nil:
 		p.broken(p.endpointError(reading))
@@ -107,6 +105,11 @@ func (p *pair) down() {
 		p.broken(nil) // a client that has said all may be gone
 	case err != nil:
 		p.broken(lostClient(p.ctx, err))
+	default:
+		p.downEnded.Store(true)
+		if p.client.closeWrite() != nil {
+			p.client.part() // whether it left in order, what it has sent tells
+		}
 	}
 }
 

@@ -95,6 +95,8 @@ func (s *stream) closeWrite() error {
 	return s.rc.SetReadDeadline(time.Now().Add(s.listener.limits.linger))
 }
 
+func (s *stream) part() { _ = s.closeWrite() } // fails on an ended stream only
+
 // kill ends the reading; the stream ends with its handler.
 func (s *stream) kill(bool) { _ = s.rc.SetReadDeadline(past()) } // fails on an ended stream only
 
