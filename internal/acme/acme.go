@@ -5,7 +5,7 @@
 //
 // It opens no listener: HTTP-01 is answered by whoever serves cleartext HTTP,
 // through HTTPChallenge, and TLS-ALPN-01 by whoever makes TLS handshakes,
-// through GetCertificate. It reads no certificate files of an operator; those
+// through Validation. It reads no certificate files of an operator; those
 // are internal/certificate's. Which names it may order is configuration's.
 //
 // The work is certmagic's: the layout of the storage, keys, orders under a lock,
@@ -20,15 +20,14 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/caddyserver/certmagic"
-	"github.com/mholt/acmez/v3"
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/zap"
 
@@ -36,12 +35,6 @@ import (
 	"sluice/internal/lease"
 	"sluice/internal/model"
 )
-
-// Protocol is the ALPN name of TLS-ALPN-01 (RFC 8737, 6.2). A listener whose
-// GetCertificate is a Manager's offers it besides its own names. A connection on
-// which it was negotiated has done its work with the handshake; whoever accepted
-// it closes it.
-const Protocol = acmez.ACMETLS1Protocol
 
 // LetsEncrypt is the directory where the model names none.
 const LetsEncrypt = certmagic.LetsEncryptProductionCA
@@ -62,7 +55,7 @@ type Options struct {
 }
 
 // Manager has the certificates of a listener's names. It is safe for concurrent
-// use, and for HTTPChallenge and GetCertificate also before Start.
+// use, and for HTTPChallenge, Validation and GetCertificate also before Start.
 type Manager struct {
 	settings model.ACME
 	options  Options
@@ -228,15 +221,10 @@ func (m *Manager) Status() []Status {
 // GetCertificate is for tls.Config. It answers with the certificate of the
 // name, or of the first name where the client tells none. A name that is not
 // managed yields nil and no error, so that crypto/tls looks on; one whose
-// certificate is not there yet yields an error.
-//
-// It returns at once, but for a TLS-ALPN-01 challenge that another instance
-// began: that one is looked up in the storage, for up to five seconds.
+// certificate is not there yet yields an error. It returns at once. Challenges are
+// not its own to answer: ask Validation.
 func (m *Manager) GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	domain := canonicalHost(hello.ServerName)
-	if Challenges(hello) {
-		return m.tlsChallenge(hello.Context(), domain)
-	}
 	n := m.byName[domain]
 	if domain == "" && len(m.names) > 0 {
 		n = m.names[0]
@@ -247,10 +235,31 @@ func (m *Manager) GetCertificate(hello *tls.ClientHelloInfo) (*tls.Certificate, 
 	return n.certificate()
 }
 
-// Challenges tells whether a handshake is a directory's TLS-ALPN-01 challenge,
-// which offers one ALPN name alone (RFC 8737, 3).
-func Challenges(hello *tls.ClientHelloInfo) bool {
-	return slices.Equal(hello.SupportedProtos, []string{Protocol})
+// Validation returns what answers the TLS-ALPN-01 challenges of all names of
+// several Managers, for tls.Config: a directory comes to the listener on its port,
+// whichever listener's the name is. A name without a challenge yields an error.
+//
+// It returns at once, but for a challenge that another instance began: that one is
+// looked up in the storage, for up to five seconds.
+func Validation(managers []*Manager) func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	return func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+		domain := canonicalHost(hello.ServerName)
+		var failures []error
+		for _, m := range managers {
+			if m.byName[domain] == nil {
+				continue
+			}
+			proof, err := m.tlsChallenge(hello.Context(), domain)
+			if err == nil {
+				return proof, nil
+			}
+			failures = append(failures, err)
+		}
+		if failures == nil {
+			failures = append(failures, errNoChallenge)
+		}
+		return nil, fmt.Errorf("acme: %s: %w", domain, errors.Join(failures...))
+	}
 }
 
 func (m *Manager) openStorage() (certmagic.Storage, error) {

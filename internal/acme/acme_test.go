@@ -1,7 +1,6 @@
 package acme
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -101,6 +100,27 @@ func TestObtainByTLSALPN01Alone(t *testing.T) {
 	}
 	if d.issued() != 2 {
 		t.Errorf("%d certificates were issued", d.issued())
+	}
+}
+
+// A directory comes to the listener on its port, also for names of another one.
+func TestTLSALPN01AtTheListenerOfOthers(t *testing.T) {
+	s := newSite(t)
+	d := newDirectory(t, s, time.Hour)
+	ours, _ := s.serve(t, d.settings(t.TempDir(), domain), Options{}, quick())
+	theirs, _ := s.serve(t, d.settings(t.TempDir(), "www.example.com"), Options{}, quick())
+	s.other.Store(theirs)
+	s.manager.Store(ours)
+	d.start()
+	waitFor(t, "both have a certificate", func() bool {
+		return !ours.Status()[0].NotAfter.IsZero() && !theirs.Status()[0].NotAfter.IsZero()
+	})
+	if s.byHTTP.Load() != 0 || s.byTLS.Load() < 2 {
+		t.Errorf("%d challenges by HTTP, %d by TLS", s.byHTTP.Load(), s.byTLS.Load())
+	}
+	hello := &tls.ClientHelloInfo{ServerName: "none.example.com"}
+	if proof, err := Validation([]*Manager{ours, theirs})(hello); proof != nil || !errors.Is(err, errNoChallenge) {
+		t.Errorf("a name of nobody: %v, %v", proof, err)
 	}
 }
 
@@ -530,7 +550,7 @@ func TestChallengesOfNobody(t *testing.T) {
 	}
 	handshake := func(name string) {
 		t.Helper()
-		if cert, err := m.tlsChallenge(context.Background(), name); err == nil {
+		if cert, err := m.tlsChallenge(t.Context(), name); err == nil {
 			t.Errorf("%s is answered with %v", name, cert)
 		}
 	}

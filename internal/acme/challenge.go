@@ -150,18 +150,16 @@ func (m *Manager) HTTPChallenge(host, path string) (body string, ok bool) {
 	return found.KeyAuthorization, true
 }
 
-// tlsChallenge is the certificate of a TLS-ALPN-01 challenge (RFC 8737, 3).
+// tlsChallenge is the certificate of a TLS-ALPN-01 challenge (RFC 8737, 3) of one
+// of its names.
 func (m *Manager) tlsChallenge(ctx context.Context, domain string) (*tls.Certificate, error) {
-	if m.byName[domain] == nil {
-		return nil, fmt.Errorf("acme: %s: %w", domain, errNoChallenge)
-	}
 	found, err := m.pending.find(ctx, domain, rfc8555.ChallengeTypeTLSALPN01)
 	if err == nil && found.certificate == nil {
 		found.certificate, err = acmez.TLSALPN01ChallengeCert(found.Challenge)
 	}
 	if err != nil {
 		m.toldChallenge(domain, err)
-		return nil, fmt.Errorf("acme: %s: %w", domain, err)
+		return nil, err
 	}
 	return found.certificate, nil
 }

@@ -22,12 +22,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/mholt/acmez/v3"
 	"go.uber.org/goleak"
 	"golang.org/x/net/dns/dnsmessage"
 
@@ -383,11 +385,12 @@ func resolve(conn net.Conn) {
 }
 
 // site is what a gateway's listeners are to a Manager: cleartext HTTP that asks
-// HTTPChallenge first, and TLS by GetCertificate.
+// HTTPChallenge first, and TLS by GetCertificate and Validation.
 type site struct {
 	httpPort, tlsPort int
 	manager           atomic.Pointer[Manager]
-	challenged        func() // called whenever a challenge was answered
+	other             atomic.Pointer[Manager] // of another listener, where the directory does not come to
+	challenged        func()                  // called whenever a challenge was answered
 	byHTTP, byTLS     atomic.Int32
 	log               *slog.Logger
 	journal           *journal
@@ -402,20 +405,27 @@ func newSite(t *testing.T) *site {
 		t.Fatal(err)
 	}
 	secure, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{
-		NextProtos: []string{"http/1.1", Protocol},
+		NextProtos: []string{"http/1.1", acmez.ACMETLS1Protocol},
 		GetCertificate: func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 			m := s.manager.Load()
 			if m == nil {
 				return nil, nil
 			}
-			certificate, err := m.GetCertificate(hello)
-			if Challenges(hello) && err == nil {
+			if !slices.Equal(hello.SupportedProtos, []string{acmez.ACMETLS1Protocol}) {
+				return m.GetCertificate(hello)
+			}
+			asked := []*Manager{m}
+			if other := s.other.Load(); other != nil {
+				asked = append(asked, other)
+			}
+			proof, err := Validation(asked)(hello)
+			if err == nil {
 				s.byTLS.Add(1)
 				if s.challenged != nil {
 					s.challenged()
 				}
 			}
-			return certificate, err
+			return proof, err
 		},
 	})
 	if err != nil {

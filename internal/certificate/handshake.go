@@ -38,9 +38,12 @@ type Serving struct {
 	// Protocols are those of TLS over TCP, by their names in ALPN, the preferred
 	// one first.
 	Protocols []string
-	// Source is asked for what the files have no certificate for, and for the
-	// validation of names. nil: there is none.
+	// Source is asked for what the files have no certificate for. nil: there is
+	// none.
 	Source Source
+	// Validation is asked for what an authority is shown that validates a name,
+	// whichever listener's it is. nil: nobody may validate.
+	Validation Source
 	// Block runs what may wait, during the handshake of hello, for engines that
 	// share a thread between connections. nil: hello.Conn's own Block, if it has
 	// one, else a plain call.
@@ -163,11 +166,11 @@ func (s *side) build(h *Handshake, serving *Serving, protocols []string, version
 	var keys [][32]byte
 	keys, b.until = h.tickets.keys(scope, time.Now())
 	b.config.SetSessionTicketKeys(keys)
-	if serving.Source != nil && !slices.Equal(protocols, []string{protocolH3}) {
+	if serving.Validation != nil && !slices.Equal(protocols, []string{protocolH3}) {
 		b.validation = &tls.Config{
 			MinVersion:             tls.VersionTLS12,
 			NextProtos:             []string{ACMEProtocol},
-			GetCertificate:         serving.ask,
+			GetCertificate:         serving.validate,
 			SessionTicketsDisabled: true,
 		}
 	}
@@ -200,16 +203,21 @@ func (s *Serving) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, err
 		}
 		return fallback, nil
 	}
-	c, err := s.ask(hello)
+	c, err := s.ask(s.Source, hello)
 	if err != nil && fallback != nil { // the source tells of its own failures
 		return fallback, nil
 	}
 	return c, err
 }
 
-// ask asks the source.
-func (s *Serving) ask(hello *tls.ClientHelloInfo) (c *tls.Certificate, err error) {
-	wait := func() { c, err = s.Source(hello) }
+// validate is what an authority is shown.
+func (s *Serving) validate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+	return s.ask(s.Validation, hello)
+}
+
+// ask asks a source.
+func (s *Serving) ask(source Source, hello *tls.ClientHelloInfo) (c *tls.Certificate, err error) {
+	wait := func() { c, err = source(hello) }
 	blocker, ok := hello.Conn.(interface{ Block(wait func()) })
 	switch {
 	case s.Block != nil:

@@ -174,6 +174,7 @@ func TestConfigForQUIC(t *testing.T) {
 	one := b.ca.issue("one.test")
 	b.serve(settings(b.save("one", one)), func(s *Serving) {
 		s.Source = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return nil, errNoCertificate }
+		s.Validation = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return nil, errNoCertificate }
 	})
 	config := b.handshake.QUIC()
 	if config.MinVersion != tls.VersionTLS13 || len(config.NextProtos) != 1 || config.NextProtos[0] != "h3" {

@@ -115,7 +115,7 @@ func TestSourceIsWaitedForElsewhere(t *testing.T) {
 	}
 }
 
-// An authority that validates a name is shown the source's answer, not asked
+// An authority that validates a name is shown the answer to it, not asked
 // for a certificate, and gets no session to come back with.
 func TestValidationOfNames(t *testing.T) {
 	b := newBed(t)
@@ -128,7 +128,7 @@ func TestValidationOfNames(t *testing.T) {
 	acme := &ordered{pairs: map[string]issued{"one.test": challenge}}
 	validates := func(c *tls.Config) { c.NextProtos = []string{ACMEProtocol} }
 
-	b.serve(m, func(s *Serving) { s.Source = acme.source })
+	b.serve(m, func(s *Serving) { s.Validation = acme.source }) // of another listener: this one orders nothing
 	for _, version := range []func(*tls.Config){func(*tls.Config) {}, only12} {
 		client := b.client("one.test", validates, version, remembers())
 		for range 2 {
@@ -150,8 +150,8 @@ func TestValidationOfNames(t *testing.T) {
 	if o := b.shake(b.client("two.test", validates)); o.err == nil || !strings.Contains(o.err.Error(), "not ordered") {
 		t.Errorf("%v", o.err)
 	}
-	// No source: the protocol is unknown.
-	b.serve(m)
+	// Nobody to ask: the protocol is unknown.
+	b.serve(m, func(s *Serving) { s.Source = acme.source })
 	if o := b.shake(b.client("one.test", validates)); o.err == nil || o.server.NegotiatedProtocol == ACMEProtocol {
 		t.Errorf("%+v", o)
 	}

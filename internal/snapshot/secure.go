@@ -20,15 +20,23 @@ func (b *Builder) secure(s *Snapshot) {
 		cleartext = cleartext || m.TLS == nil
 	}
 	for _, m := range gateway.Listeners {
+		if m.TLS != nil && m.TLS.ACME != nil {
+			s.managers = append(s.managers, b.manager(s, m.TLS.ACME, cleartext))
+		}
+	}
+	ordering := s.managers
+	for _, m := range gateway.Listeners {
 		if m.TLS == nil {
 			s.Secure = append(s.Secure, nil)
 			continue
 		}
 		shown := &certificate.Serving{Set: certificate.Acquire(s.Leases, m.TLS, certificate.Options{Log: b.Log})}
 		if m.TLS.ACME != nil {
-			manager := b.manager(s, m.TLS.ACME, cleartext)
-			shown.Source = manager.GetCertificate
-			s.managers = append(s.managers, manager)
+			shown.Source = ordering[0].GetCertificate
+			ordering = ordering[1:]
+		}
+		if len(s.managers) > 0 { // a directory may come to any of them
+			shown.Validation = acme.Validation(s.managers)
 		}
 		s.Secure = append(s.Secure, shown)
 	}

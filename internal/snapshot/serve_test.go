@@ -43,6 +43,12 @@ func (o *output) String() string {
 	return o.buf.String()
 }
 
+func (o *output) Reset() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.buf.Reset()
+}
+
 // engine is a snapshot that serves exchanges without a connection.
 type engine struct {
 	t        *testing.T
