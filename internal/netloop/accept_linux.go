@@ -108,7 +108,7 @@ func (s *listening) accept() {
 		switch {
 		case err == nil && s.loops.reserve.beyond(descriptor):
 			s.loops.reserve.warn(errSpare, s.loop.log)
-			Dismiss(descriptor, s.options.Exhausted)
+			Dismiss(descriptor, s.options.exhausted())
 			_ = unix.Close(descriptor)
 		case err == nil:
 			peer := peerOf(peer)

@@ -80,7 +80,7 @@ func exhaustedServer(t *testing.T, k kind) {
 	}
 	defer driver.Stop()
 	listening := listen(t, "tcp")
-	if _, err := driver.Listen(listening, echo, ListenOptions{Exhausted: []byte("no room")}); err != nil {
+	if _, err := driver.Listen(listening, echo, ListenOptions{Exhausted: func() []byte { return []byte("no room") }}); err != nil {
 		t.Fatal(err)
 	}
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: 40, Max: 40}); err != nil {

@@ -98,7 +98,7 @@ func (a *goAcceptor) spared(conn net.Conn) bool {
 		return false
 	}
 	a.owner.reserve.warn(errSpare, a.owner.log)
-	_ = raw.Control(func(descriptor uintptr) { Dismiss(int(descriptor), a.options.Exhausted) })
+	_ = raw.Control(func(descriptor uintptr) { Dismiss(int(descriptor), a.options.exhausted()) })
 	_ = conn.Close() // nobody uses it
 	return true
 }

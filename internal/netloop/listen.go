@@ -159,7 +159,7 @@ func (r *reserve) tell(now time.Time) (failures int) {
 func (r *reserve) exhausted(err error, listening int, options *ListenOptions, log *slog.Logger) {
 	r.warn(err, log)
 	if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
-		r.refuse(listening, options.Exhausted)
+		r.refuse(listening, options.exhausted())
 	}
 }
 

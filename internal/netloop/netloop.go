@@ -183,13 +183,22 @@ type ListenOptions struct {
 	// FirstRest tells how long a new connection may rest before it says anything;
 	// nil or 0: for ever. It must not wait.
 	FirstRest func() time.Duration
-	// Exhausted is what a client is told for whom there is no descriptor; its
-	// connection is closed after that. Accepting pauses then for a moment.
-	Exhausted []byte
+	// Exhausted returns what a client is told for whom there is no descriptor; its
+	// connection is closed after that. Accepting pauses then for a moment. It must
+	// not wait; nil, or without a byte: clients are told nothing.
+	Exhausted func() []byte
 }
 
 // ErrStopped is why waits end in an executor that was stopped.
 var ErrStopped = errors.New("the executor has stopped")
+
+// exhausted is what Exhausted returns, nothing without.
+func (o *ListenOptions) exhausted() []byte {
+	if o.Exhausted == nil {
+		return nil
+	}
+	return o.Exhausted()
+}
 
 // firstRest is FirstRest, 0 without.
 func (o *ListenOptions) firstRest() time.Duration {

@@ -81,7 +81,7 @@ func spareServer(t *testing.T, k kind) {
 	}
 	defer driver.Stop()
 	listening := listen(t, "tcp")
-	if _, err := driver.Listen(listening, echo, ListenOptions{Exhausted: []byte("no room")}); err != nil {
+	if _, err := driver.Listen(listening, echo, ListenOptions{Exhausted: func() []byte { return []byte("no room") }}); err != nil {
 		t.Fatal(err)
 	}
 	_, _ = os.Stdout.WriteString(listening.Addr().String() + "\n")

@@ -292,8 +292,12 @@ func (c *client) kill(reset bool) {
 
 var _ member = (*client)(nil)
 
-// exhausted is what clients are told for whom there is no descriptor.
-var exhausted = func() []byte {
+// exhausted is what clients are told for whom there is no descriptor: nothing
+// where they speak TLS, as past limits.connections.
+func (l *Listener) exhausted() []byte {
+	if l.model.Load().TLS != nil {
+		return nil
+	}
 	const document = `{"type":"about:blank","title":"Service Unavailable","status":503,"detail":"Too many connections.","error":"overloaded"}`
 	return []byte("HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/problem+json\r\nConnection: close\r\nContent-Length: " + decimal(int64(len(document))) + "\r\n\r\n" + document)
-}()
+}

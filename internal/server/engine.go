@@ -14,7 +14,7 @@ const listenAgain = time.Second
 // waits for may itself wait for one, as the first connections do.
 func (l *Listener) startEngine() {
 	acceptor, err := l.driver.Listen(l.socket.Listener, l.serve, netloop.ListenOptions{
-		Accepted: l.taken, Ended: l.left, FirstRest: l.firstRest, Exhausted: exhausted,
+		Accepted: l.taken, Ended: l.left, FirstRest: l.firstRest, Exhausted: l.exhausted,
 	})
 	if err != nil {
 		l.log.Error("a listener cannot accept connections", "listener", l.model.Load().Name, "error", err, "retry_in", listenAgain)

@@ -71,8 +71,9 @@ func TestWhatClientsAreToldInExhaustion(t *testing.T) {
 	driver := newStaged(t)
 	told := make(chan netloop.ListenOptions, 1)
 	driver.listens = func(o *netloop.ListenOptions) { told <- *o }
-	startWith(t, server.Options{Driver: driver}, text("ok"))
-	r := bufio.NewReader(strings.NewReader(string((<-told).Exhausted)))
+	f := startWith(t, server.Options{Driver: driver}, text("ok"))
+	options := <-told
+	r := bufio.NewReader(strings.NewReader(string(options.Exhausted())))
 	response, err := http.ReadResponse(r, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -87,6 +88,13 @@ func TestWhatClientsAreToldInExhaustion(t *testing.T) {
 	}
 	if rest, err := io.ReadAll(io.MultiReader(response.Body, r)); len(rest) > 0 || err != nil {
 		t.Errorf("%q is left, %v", rest, err)
+	}
+	// Where a reload has brought TLS, no client would understand it.
+	secure := *f.model
+	newAuthority(t).over(&secure)
+	f.listener.Serve(&secure, nil)
+	if told := options.Exhausted(); len(told) > 0 {
+		t.Errorf("clients of TLS are told %q", told)
 	}
 }
 
