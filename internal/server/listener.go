@@ -15,7 +15,7 @@ import (
 	"sluice/internal/pipeline"
 )
 
-// Start binds the socket, and that of HTTP/3 beside it. Connections wait in its queue until Serve.
+// Start binds the socket. Connections wait in its queue until Serve.
 func (l *Listener) Start() error {
 	socket, err := bind(l.address, l.listen)
 	if err != nil {
@@ -24,15 +24,7 @@ func (l *Listener) Start() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.socket = socket
-	if !speaksQUIC(l.model.Load()) {
-		return nil
-	}
-	if err = l.openQUIC(); err != nil {
-		l.socket = nil
-		err = errors.Join(err, socket.Close())
-		socket.remove()
-	}
-	return err
+	return nil
 }
 
 // Serve accepts connections from now on, and serves new requests by m. It is

@@ -45,9 +45,31 @@ type datagrams struct {
 // speaksQUIC tells whether settings are for HTTP/3.
 func speaksQUIC(m *model.Listener) bool { return m.TLS != nil && m.Speaks(model.H3) }
 
-// speakQUIC begins or ends HTTP/3, as the listener's settings say. Where only a
-// reload has brought it, its socket may be refused, and is tried again by the next.
-// l.mu is held.
+// beside is the lease of the socket that a listener has for HTTP/3: a reload that
+// brings it is refused if its port is taken, as one is that brings an address.
+type beside struct{ listener *Listener }
+
+// Start binds the socket, on the port that the listener's own has. Errors are
+// *BindError.
+func (b *beside) Start() error {
+	b.listener.mu.Lock()
+	defer b.listener.mu.Unlock()
+	return b.listener.openQUIC()
+}
+
+// Release closes the socket if nobody was served by it: else the settings, or the
+// end, of the listener end it.
+func (b *beside) Release() {
+	l := b.listener
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.datagrams != nil && l.datagrams.transport == nil {
+		l.datagrams.end()
+		l.datagrams = nil
+	}
+}
+
+// speakQUIC begins or ends HTTP/3, as the listener's settings say. l.mu is held.
 func (l *Listener) speakQUIC(m *model.Listener) {
 	if !speaksQUIC(m) || l.ending.Load() {
 		if l.datagrams != nil {
@@ -91,7 +113,7 @@ func (l *Listener) openQUIC() error {
 	port := strconv.Itoa(int(addrPort(l.socket.Addr()).Port()))
 	socket, err := config.ListenPacket(context.Background(), "udp", net.JoinHostPort(host, port))
 	if err != nil {
-		return &BindError{Address: l.address + " (UDP)", Err: reason(err)}
+		return &BindError{Address: l.address, UDP: true, Err: reason(err)}
 	}
 	l.datagrams = &datagrams{listener: l, socket: socket}
 	return nil

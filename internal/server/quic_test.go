@@ -75,11 +75,7 @@ func TestHTTP3(t *testing.T) {
 // has: nothing of the listener is left.
 func TestHTTP3NeedsItsPort(t *testing.T) {
 	ofEngine(t, "the adapter has no TLS")
-	taken, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = taken.Close() }()
+	taken := takenForUDP(t)
 	a := newAuthority(t)
 	m := defaults()
 	a.over(m)
@@ -87,7 +83,7 @@ func TestHTTP3NeedsItsPort(t *testing.T) {
 	set := new(lease.Registry).NewSet()
 	server.Acquire(set, m, server.Options{Service: newService(about), Driver: newDriver(t)})
 	var refused *server.BindError
-	if err := set.Commit(); !errors.As(err, &refused) || refused.Address != m.Address+" (UDP)" {
+	if err := set.Commit(); !errors.As(err, &refused) || refused.Address != m.Address || !refused.UDP || !strings.Contains(err.Error(), m.Address+" by UDP, for h3: address already in use") {
 		t.Errorf("got %v", err)
 	}
 	set.Release()
@@ -96,6 +92,24 @@ func TestHTTP3NeedsItsPort(t *testing.T) {
 		t.Fatalf("the other socket is still there: %v", err)
 	}
 	_ = again.Close()
+}
+
+// takenForUDP is a socket on a port that is free for TCP, as far as one can tell.
+func takenForUDP(t *testing.T) net.PacketConn {
+	t.Helper()
+	for range 20 {
+		taken, err := net.ListenPacket("udp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = taken.Close() })
+		if free, err := net.Listen("tcp", taken.LocalAddr().String()); err == nil {
+			_ = free.Close()
+			return taken
+		}
+	}
+	t.Fatal("no port is free for TCP")
+	return nil
 }
 
 // TestHTTP3ComesAndGoes begins and ends it by a reload.

@@ -123,9 +123,14 @@ type Listener struct {
 }
 
 // Acquire returns the listener of m's address, the live one if there is one;
-// set holds it. Listeners on port 0 are told apart by name as well.
+// set holds it, and where m is for HTTP/3 that one's socket too, which a live
+// listener may not have yet. Listeners on port 0 are told apart by name as well.
 func Acquire(set *lease.Set, m *model.Listener, o Options) *Listener {
-	return lease.Acquire(set, key(m), func() *Listener { return newListener(m, o) })
+	l := lease.Acquire(set, key(m), func() *Listener { return newListener(m, o) })
+	if speaksQUIC(m) {
+		lease.Acquire(set, "HTTP/3 of "+key(m), func() *beside { return &beside{l} })
+	}
+	return l
 }
 
 // Same tells whether two configurations have one listener in common: it goes on

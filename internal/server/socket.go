@@ -28,11 +28,17 @@ type socket struct {
 // BindError is an address that cannot be listened on.
 type BindError struct {
 	Address string // as configured
+	UDP     bool   // it is the port of HTTP/3
 	Err     error  // the system's reason
 }
 
 // Error is one clause.
-func (e *BindError) Error() string { return fmt.Sprintf("cannot listen on %s: %v", e.Address, e.Err) }
+func (e *BindError) Error() string {
+	if e.UDP {
+		return fmt.Sprintf("cannot listen on %s by UDP, for h3: %v", e.Address, e.Err)
+	}
+	return fmt.Sprintf("cannot listen on %s: %v", e.Address, e.Err)
+}
 
 // Unwrap is the system's reason.
 func (e *BindError) Unwrap() error { return e.Err }
