@@ -75,6 +75,9 @@ func (b *Builder) connect(m *telemetry.UpstreamMetrics) upstream.Connect {
 		Reused: func(_, _ string) { m.ConnectionReused() },
 		Closed: func(_, _ string) { m.ConnectionClosed() },
 		Faulty: faulty,
+		Unreached: func(upstream, endpoint string, cause error) {
+			b.Log.Warn("no connection to an endpoint", "upstream", upstream, "endpoint", endpoint, "cause", cause)
+		},
 	}
 	return upstream.Connect{
 		Transport: func(set *lease.Set, m *model.Upstream, endpoint model.Endpoint) pipeline.Transport {

@@ -123,6 +123,8 @@ func (w *way) unconnected(ctx context.Context, watch *pipeline.Watch, err error,
 	word := pipeline.UpstreamConnect
 	if scarce(err) {
 		word = pipeline.Overloaded
+	} else {
+		w.unreached(err)
 	}
 	failure := pipeline.NewError(word, err)
 	failure.Unsent = !seen

@@ -25,7 +25,7 @@ func TestScarce(t *testing.T) {
 	} {
 		err := &net.OpError{Op: "dial", Err: os.NewSyscallError("socket", test.number)}
 		var e *pipeline.Error
-		if got := new(pool).unconnected(context.Background(), nil, err, false); !errors.As(got, &e) || e.Word != test.word || e.Fault != test.fault || !e.Unsent {
+		if got := new(way).unconnected(context.Background(), nil, err, false); !errors.As(got, &e) || e.Word != test.word || e.Fault != test.fault || !e.Unsent {
 			t.Errorf("%v: %v", test.number, got)
 		}
 	}

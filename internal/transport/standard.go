@@ -296,6 +296,7 @@ func (a *attempt) failure(err error) error {
 	var connect *connectError
 	switch {
 	case errors.As(err, &connect):
+		a.transport.way.unreached(connect.cause)
 		failure := pipeline.NewError(pipeline.UpstreamConnect, connect.cause)
 		failure.Unsent = !a.written
 		return failure

@@ -28,6 +28,9 @@ type Observer struct {
 	// Faulty is told once of each fault of a file that the TLS settings name; until
 	// it is mended the last good one is used.
 	Faulty func(upstream string, err error)
+	// Unreached is told why no connection could be made, TLS and ALPN included: of
+	// each cause once a minute for an endpoint, and of a few causes at most.
+	Unreached func(upstream, endpoint string, cause error)
 }
 
 // dialer makes a connection; network is tcp or unix.
@@ -52,6 +55,7 @@ type way struct {
 	encryption    *encryption // nil: none
 	proxyProtocol string      // version of the PROXY header; empty: none
 	observer      Observer
+	complaints    complaints
 }
 
 func newWay(upstream *model.Upstream, endpoint model.Endpoint, observer Observer, c *credentials) *way {
