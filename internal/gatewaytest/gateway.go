@@ -126,11 +126,21 @@ func (g *Gateway) AdminURL() string { return "http://" + g.AdminAddr().String() 
 // LogLine waits for the access log line of a request id, in JSON.
 func (g *Gateway) LogLine(id string) map[string]any {
 	g.t.Helper()
+	return g.LogLineWith("request_id", id)
+}
+
+// LogLineWith waits for the first access log line with this value, in JSON. The
+// value needs no escapes.
+func (g *Gateway) LogLineWith(field, value string) map[string]any {
+	g.t.Helper()
 	var line map[string]any
-	WaitFor(g.t, "the log line of "+id, func() bool {
-		for _, l := range g.LogLines() {
-			if l["request_id"] == id {
-				line = l
+	WaitFor(g.t, "the log line with "+field+" "+value, func() bool {
+		for text := range strings.Lines(g.access.String()) {
+			// Others are not read: there may be thousands.
+			if !strings.Contains(text, value) || !strings.HasSuffix(text, "\n") {
+				continue
+			}
+			if line = g.logLine(text); line[field] == value {
 				return true
 			}
 		}
@@ -143,16 +153,20 @@ func (g *Gateway) LogLine(id string) map[string]any {
 func (g *Gateway) LogLines() (lines []map[string]any) {
 	g.t.Helper()
 	for text := range strings.Lines(g.access.String()) {
-		var line map[string]any
 		if !strings.HasSuffix(text, "\n") {
 			break // not written whole yet
 		}
-		if err := json.Unmarshal([]byte(text), &line); err != nil {
-			g.t.Fatalf("a log line is no JSON: %q: %v", text, err)
-		}
-		lines = append(lines, line)
+		lines = append(lines, g.logLine(text))
 	}
 	return lines
+}
+
+func (g *Gateway) logLine(text string) (line map[string]any) {
+	g.t.Helper()
+	if err := json.Unmarshal([]byte(text), &line); err != nil {
+		g.t.Fatalf("a log line is no JSON: %q: %v", text, err)
+	}
+	return line
 }
 
 // ProcessLog is what the gateway has logged about itself so far.
