@@ -110,7 +110,7 @@ func resolve(ctx context.Context, name, address string, deadline time.Time) (net
 func (w *way) unconnected(ctx context.Context, watch *pipeline.Watch, err error, seen bool) error {
 	if watch != nil {
 		if expired := watch.Expired(); expired != nil {
-			return expired
+			return unsent(expired, seen)
 		}
 	}
 	if ctx.Err() != nil {
@@ -129,6 +129,16 @@ func (w *way) unconnected(ctx context.Context, watch *pipeline.Watch, err error,
 	failure := pipeline.NewError(word, err)
 	failure.Unsent = !seen
 	return failure
+}
+
+// unsent is the error of a time-out that was over before the request was sent. seen
+// says that the endpoint may have seen it before.
+func unsent(err error, seen bool) error {
+	var known *pipeline.Error
+	if errors.As(err, &known) {
+		known.Unsent = !seen
+	}
+	return err
 }
 
 // scarce tells whether an error is for want of something here: no fault of the

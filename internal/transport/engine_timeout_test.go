@@ -53,7 +53,7 @@ func TestConnectingTakesTooLong(t *testing.T) {
 			unsent         bool
 		}{
 			"for the upstream": {30 * time.Millisecond, time.Minute, pipeline.UpstreamConnect, true},
-			"for the route":    {time.Minute, 30 * time.Millisecond, pipeline.UpstreamTimeout, false},
+			"for the route":    {time.Minute, 30 * time.Millisecond, pipeline.UpstreamTimeout, true},
 		} {
 			transport := watch(open(t, endpoint, setup{timeouts: model.AttemptTimeouts{Connect: test.connect}}), model.RouteTimeouts{Total: test.total})
 			if e := wantError(t, fails(t.Context(), t, transport, get("/")), test.word); e.Unsent != test.unsent {

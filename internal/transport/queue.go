@@ -152,7 +152,7 @@ func (w *waiter) await(watch *pipeline.Watch) error {
 			return err
 		}
 		if err := watch.Expired(); err != nil {
-			return err
+			return unsent(err, false)
 		}
 	}
 }

@@ -57,7 +57,7 @@ func (r *relay) roundTrip(body io.ReadCloser) error {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	r.cancel = cancel
 	if body != nil {
-		r.upload = newTaskFiller(r.flight.body, body, r.executor, r.pool.engine)
+		r.upload = newTaskFiller(r.flight.body, body, r.executor, r.pool.engine, r.look)
 	}
 	r.guard = netloop.NewGuard(r.own, r.executor, r)
 	returned := false
@@ -167,6 +167,13 @@ func (r *relay) tell() {
 		r.event = nil
 		r.executor.Post(event.Set) // else it has stopped, and the event says so
 	}
+}
+
+// look lets the task look again until when it waits.
+func (r *relay) look() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.tell()
 }
 
 // Interrupt is what the end of the context calls.

@@ -18,6 +18,7 @@ type taskFiller struct {
 	engine   *Engine
 	body     io.ReadCloser
 	executor netloop.Executor
+	filled   func()        // told of each piece: until when an answer is waited for may be another time
 	finished netloop.Event // set when the task has ended
 
 	mu      sync.Mutex
@@ -28,8 +29,8 @@ type taskFiller struct {
 	woken   netloop.Event // of the task that waits; nil: it does not
 }
 
-func newTaskFiller(o *outgoing, body io.ReadCloser, executor netloop.Executor, engine *Engine) *taskFiller {
-	f := &taskFiller{outgoing: o, engine: engine, body: body, executor: executor, finished: executor.NewEvent()}
+func newTaskFiller(o *outgoing, body io.ReadCloser, executor netloop.Executor, engine *Engine, filled func()) *taskFiller {
+	f := &taskFiller{outgoing: o, engine: engine, body: body, executor: executor, filled: filled, finished: executor.NewEvent()}
 	o.wake = f.wake
 	return f
 }
@@ -86,6 +87,7 @@ func (f *taskFiller) next(buffer []byte) bool {
 		f.mu.Unlock()
 		if !over {
 			f.fill(f.body, buffer)
+			f.filled()
 		}
 		return !over
 	}
