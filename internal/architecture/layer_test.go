@@ -27,6 +27,7 @@ var table = map[string]place{
 	"internal/canonical":  {layer: 0},
 	"internal/pemfile":    {layer: 0},
 	"internal/rpc":        {layer: 0},
+	"internal/keyed":      {layer: 0},
 
 	"internal/wire":        {layer: 1},
 	"internal/netloop":     {layer: 1},
