@@ -146,7 +146,7 @@ func (l *quicLine) Close() error {
 type bridge struct{ *http2.Transport }
 
 func extendedConnect(p *polyglot) transport {
-	t := &http2.Transport{TLSClientConfig: p.trust(), DisableCompression: true, AllowHTTP: true} //nolint:staticcheck // net/http lets no :protocol pass
+	t := &http2.Transport{TLSClientConfig: p.trust(), DisableCompression: true, AllowHTTP: true}                    //nolint:staticcheck // net/http lets no :protocol pass
 	t.DialTLSContext = func(ctx context.Context, network, address string, security *tls.Config) (net.Conn, error) { //nolint:staticcheck // as above
 		if address == p.Addr("web").String() {
 			return (&net.Dialer{}).DialContext(ctx, network, address)
