@@ -6,6 +6,9 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+	"unicode"
+
+	"golang.org/x/net/idna"
 
 	"sluice/internal/canonical"
 )
@@ -173,11 +176,18 @@ func parseHost(host string, wildcard bool) (string, *fault) {
 	return name, nil
 }
 
+// nonASCIIHint is how a name with other letters is written (RFC 5890 2.3.2.1).
 func nonASCIIHint(host string) string {
-	for _, r := range host {
-		if r > 0x7f {
-			return "write it in its ASCII form, which begins with xn--"
-		}
+	if !strings.ContainsFunc(host, func(r rune) bool { return r > unicode.MaxASCII }) {
+		return ""
 	}
-	return ""
+	name, isWildcard := strings.CutPrefix(host, "*.")
+	ascii, err := idna.Lookup.ToASCII(name)
+	switch {
+	case err != nil || !validName(ascii):
+		return "write it in its ASCII form, which begins with xn--"
+	case isWildcard:
+		ascii = "*." + ascii
+	}
+	return "write its ASCII form, " + ascii
 }

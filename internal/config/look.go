@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"sluice/internal/pemfile"
@@ -50,20 +51,19 @@ func (r *resolver) lookAtSocket(where place, address string) {
 // lookAtPair reports what is wrong with a certificate and its key. check is of
 // package pemfile.
 func (r *resolver) lookAtPair(l *located, cert, key string, check func(cert, key []byte, now time.Time) []pemfile.Fault) {
-	cert, key = absolute(l.src.Dir, cert), absolute(l.src.Dir, key)
-	certificate, ok := r.inspected(l.below("cert"), "cert", cert)
-	private, also := r.inspected(l.below("key"), "key", key)
+	certificate, ok := r.inspected(l.below("cert"), "cert", l.src.Dir, cert)
+	private, also := r.inspected(l.below("key"), "key", l.src.Dir, key)
 	if !ok || !also {
 		return
 	}
 	for _, f := range check(certificate, private, r.now()) {
-		r.faulty(l.below(string(f.In)), string(f.In), f, cert, key)
+		r.faulty(l.below(string(f.In)), string(f.In), f, absolute(l.src.Dir, cert), absolute(l.src.Dir, key))
 	}
 }
 
 // lookAtAuthorities reports what is wrong with a file of authorities.
 func (r *resolver) lookAtAuthorities(where place, name, path string) {
-	text, ok := r.inspected(where, name, path)
+	text, ok := r.inspected(where, name, "", path)
 	if !ok {
 		return
 	}
@@ -86,7 +86,12 @@ func (r *resolver) faulty(where place, name string, f pemfile.Fault, paths ...st
 
 // inspected reads a file that is watched by whoever uses it. While it keeps the
 // documents from serving nobody does, so that it counts as one of theirs.
-func (r *resolver) inspected(where place, name, path string) ([]byte, bool) {
+func (r *resolver) inspected(where place, name, dir, path string) ([]byte, bool) {
+	if path == "" {
+		r.out.add(where, name+" is empty", "write the path of a PEM file")
+		return nil, false
+	}
+	path = absolute(dir, path)
 	text, err := r.inspect(path)
 	if err != nil {
 		r.out.add(where, fmt.Sprintf("%s cannot be read: %s", name, regularfile.Reason(err)), "")
@@ -94,4 +99,22 @@ func (r *resolver) inspected(where place, name, path string) ([]byte, bool) {
 		return nil, false
 	}
 	return text, true
+}
+
+// lookAtStorage returns the path of a directory, which is made where there is
+// none, and reports what is in its way.
+func (r *resolver) lookAtStorage(where place, name, dir, written string) (path string) {
+	path = absolute(dir, written)
+	_, err := r.inspect(path)
+	var unseen *fs.PathError
+	switch {
+	case errors.Is(err, syscall.ENOTDIR):
+		r.out.add(where, fmt.Sprintf("%s cannot be the directory %s: a part of that path is a file", name, short(written)), "name a directory")
+	case errors.Is(err, regularfile.ErrDirectory), errors.As(err, &unseen):
+		return path // it is one, or will be made; what else there is, who serves finds out
+	default: // a file, of whatever kind and size
+		r.out.add(where, fmt.Sprintf("%s must be a directory, and %s is none", name, short(written)), "name a directory; it is made if it is missing")
+	}
+	r.file(path)
+	return path
 }

@@ -3,6 +3,7 @@ package config
 import (
 	"crypto/tls"
 	"fmt"
+	"net/mail"
 	"net/netip"
 	"net/url"
 	"strings"
@@ -110,6 +111,9 @@ func (r *resolver) tls(l *listener) *model.ListenerTLS {
 
 func (r *resolver) acme(a *acme) *model.ACME {
 	built := &model.ACME{Email: a.Email, Directory: a.Directory, Store: a.Store}
+	if mailbox, err := mail.ParseAddress(a.Email); a.Email != "" && (err != nil || mailbox.Address != a.Email) {
+		r.out.add(a.below("email"), fmt.Sprintf("email must be the address of a mailbox, not %s", short(a.Email)), "write NAME@HOST")
+	}
 	if len(a.Domains) == 0 {
 		r.out.add(a.below("domains"), "domains is empty, so that nothing would be ordered", "")
 	}
@@ -139,10 +143,12 @@ func (r *resolver) acme(a *acme) *model.ACME {
 		r.out.add(a.below("store"), "acme has both storage and store", "leave one of them out")
 	case a.Store != "":
 		r.storeNamed(a.below("store"), a.Store)
+	case a.Storage != nil && *a.Storage == "":
+		r.out.add(a.below("storage"), "storage is empty", "write the path of a directory, or leave the key out")
 	case a.Storage != nil:
-		built.Storage = absolute(a.src.Dir, *a.Storage)
+		built.Storage = r.lookAtStorage(a.below("storage"), "storage", a.src.Dir, *a.Storage)
 	default:
-		built.Storage = absolute(a.src.Dir, "acme")
+		built.Storage = r.lookAtStorage(a.place, "storage", a.src.Dir, "acme")
 	}
 	return built
 }

@@ -10,6 +10,7 @@ import (
 	"math/big"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -26,7 +27,7 @@ func writePair(t *testing.T, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"a.test"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(1000 * time.Hour)}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), IsCA: true, BasicConstraintsValid: true, DNSNames: []string{"a.test"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(1000 * time.Hour)}
 	certificate, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		t.Fatal(err)
@@ -112,5 +113,36 @@ routes:
 	}
 	if b.Protocol != "h2" || b.TLS != nil || c.Protocol != "auto" || c.Endpoints[0].Host != "c.test" || c.Endpoints[0].BasePath != "/base" {
 		t.Errorf("%+v, %+v", b, c)
+	}
+}
+
+// TestStorageThatIsAFile is told where it is written, and mended without a change of
+// the documents.
+func TestStorageThatIsAFile(t *testing.T) {
+	dir := t.TempDir()
+	resolve := func(text string) config.Result {
+		return config.Resolve([]config.Document{{Name: "sluice.yaml", Dir: dir, Data: []byte("listeners: {web: {address: ':0', tls: {acme: {domains: [a.test]" + text + "}}}}")}}, nil, config.Environment{})
+	}
+	path := filepath.Join(dir, "acme")
+	if got := resolve(""); len(got.Problems) > 0 {
+		t.Errorf("what is not there: %v", got.Problems)
+	}
+	if err := os.Mkdir(path, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if got := resolve(""); len(got.Problems) > 0 {
+		t.Errorf("a directory: %v", got.Problems)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for text, column := range map[string]int{"": 46, ", storage: ./acme": 75} {
+		got := resolve(text)
+		if len(got.Problems) != 1 || got.Problems[0].Line != 1 || got.Problems[0].Col != column || !slices.Contains(got.Files, path) {
+			t.Errorf("%q: %v, files %v", text, got.Problems, got.Files)
+		}
 	}
 }

@@ -1,6 +1,7 @@
 package pemfile
 
 import (
+	"crypto/rsa"
 	"crypto/x509"
 	"fmt"
 	"slices"
@@ -10,6 +11,10 @@ import (
 // soon is how long before its end a certificate is warned of.
 const soon = 7 * 24 * time.Hour
 
+// shortest is how many bits a key of RSA needs to be accepted by clients
+// (CA/Browser Forum, Baseline Requirements 6.1.5).
+const shortest = 2048
+
 // CheckPair returns what is wrong with a certificate and its key: one fault if
 // they cannot be used, else warnings.
 func CheckPair(cert, key []byte, now time.Time) []Fault {
@@ -17,7 +22,7 @@ func CheckPair(cert, key []byte, now time.Time) []Fault {
 	if fault != nil {
 		return []Fault{*fault}
 	}
-	return lifetime(pair.Leaf, Cert, now)
+	return pairFaults(pair.Leaf, now)
 }
 
 // CheckServer is CheckPair for what a server shows.
@@ -26,13 +31,22 @@ func CheckServer(cert, key []byte, now time.Time) []Fault {
 	if fault != nil {
 		return []Fault{*fault}
 	}
-	faults := lifetime(pair.Leaf, Cert, now)
+	faults := pairFaults(pair.Leaf, now)
 	if len(pair.Leaf.DNSNames)+len(pair.Leaf.IPAddresses) == 0 {
 		faults = append(faults, Fault{In: Cert, Message: "the certificate is for no host: it has no DNS name among its subjectAltNames", Hint: "clients refuse it; the common name does not count", Warning: true})
 	}
 	usages := pair.Leaf.ExtKeyUsage
 	if len(usages)+len(pair.Leaf.UnknownExtKeyUsage) > 0 && !slices.Contains(usages, x509.ExtKeyUsageServerAuth) && !slices.Contains(usages, x509.ExtKeyUsageAny) {
 		faults = append(faults, Fault{In: Cert, Message: "the certificate is not for servers: its extended key usage lacks serverAuth", Hint: "clients refuse it", Warning: true})
+	}
+	return faults
+}
+
+// pairFaults warns of what is wrong with a certificate whoever shows it.
+func pairFaults(c *x509.Certificate, now time.Time) []Fault {
+	faults := lifetime(c, Cert, now)
+	if public, ok := c.PublicKey.(*rsa.PublicKey); ok && public.N.BitLen() < shortest {
+		faults = append(faults, Fault{In: Key, Message: fmt.Sprintf("the key is RSA of %d bits, which is too short", public.N.BitLen()), Hint: fmt.Sprintf("the other side refuses it: take ECDSA, or RSA of %d bits", shortest), Warning: true})
 	}
 	return faults
 }
@@ -47,7 +61,16 @@ func CheckAuthorities(ca []byte, now time.Time) (faults []Fault) {
 	for _, c := range pool.Certificates {
 		faults = append(faults, lifetime(c, CA, now)...)
 	}
+	if !slices.ContainsFunc(pool.Certificates, vouches) {
+		faults = append(faults, Fault{In: CA, Message: "the file has no certificate of an authority: nobody is believed but who shows one of its own", Hint: "name the file of the authority that issued them", Warning: true})
+	}
 	return faults
+}
+
+// vouches tells whether a certificate may have issued others (RFC 5280 4.2.1.9;
+// before version 3 none could say that it must not).
+func vouches(c *x509.Certificate) bool {
+	return c.Version < 3 || c.BasicConstraintsValid && c.IsCA
 }
 
 // lifetime warns of a certificate that is not valid now, or not for long.

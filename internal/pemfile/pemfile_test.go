@@ -81,6 +81,10 @@ func TestCheckServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	shortKey, err := rsa.GenerateKey(rand.Reader, 1024)
+	if err != nil {
+		t.Fatal(err)
+	}
 	_, edKey, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -108,6 +112,7 @@ func TestCheckServer(t *testing.T) {
 		{"SEC 1, after its parameters", cert, join(block("EC PARAMETERS", []byte{6, 8, 42, 134, 72, 206, 61, 3, 1, 7}), block("EC PRIVATE KEY", sec1)), ""},
 		{"PKCS #1", block("CERTIFICATE", made(t, rsaKey)), block("RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(rsaKey)), ""},
 		{"RSA in PKCS #8", block("CERTIFICATE", made(t, rsaKey)), block("PRIVATE KEY", pkcs8(t, rsaKey)), ""},
+		{"short RSA", block("CERTIFICATE", made(t, shortKey)), block("PRIVATE KEY", pkcs8(t, shortKey)), "warning: key: the key is RSA of 1024 bits, which is too short (the other side refuses it: take ECDSA, or RSA of 2048 bits)"},
 		{"Ed25519", block("CERTIFICATE", made(t, edKey)), block("PRIVATE KEY", pkcs8(t, edKey)), ""},
 
 		{"empty certificate", []byte(" \n"), keyFile, "cert: the file is empty"},
@@ -172,7 +177,8 @@ func TestCheckPair(t *testing.T) {
 
 func TestCheckAuthorities(t *testing.T) {
 	key := ecKey(t, elliptic.P256())
-	one, two := block("CERTIFICATE", made(t, key)), block("CERTIFICATE", made(t, key, func(c *x509.Certificate) {
+	vouching := func(c *x509.Certificate) { c.IsCA, c.BasicConstraintsValid = true, true }
+	one, two := block("CERTIFICATE", made(t, key, vouching)), block("CERTIFICATE", made(t, key, func(c *x509.Certificate) {
 		c.DNSNames, c.Subject, c.NotAfter = nil, pkix.Name{}, now.Add(-time.Hour)
 	}))
 	for _, c := range []struct {
@@ -181,6 +187,7 @@ func TestCheckAuthorities(t *testing.T) {
 		want string
 	}{
 		{"good", one, ""},
+		{"of a server", block("CERTIFICATE", made(t, key)), "warning: ca: the file has no certificate of an authority: nobody is believed but who shows one of its own (name the file of the authority that issued them)"},
 		{"one has expired", join(one, two), "warning: ca: the certificate number 7 expired on 2026-05-17 11:00 UTC (renew it; changed files are taken up without a reload)"},
 		{"none", []byte("x"), "ca: the file has no certificate (PEM begins with \"-----BEGIN CERTIFICATE-----\")"},
 		{"a key", block("PRIVATE KEY", pkcs8(t, key)), "ca: the file has no certificate (PEM begins with \"-----BEGIN CERTIFICATE-----\")"},
