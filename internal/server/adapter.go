@@ -157,6 +157,8 @@ func (t *turn) refusal() error {
 		return pipeline.NewError(pipeline.HeaderTooLarge, errors.New("the header is past the limits"))
 	case t.extended != "" && t.extended != "websocket":
 		return refuseExtended(t.extended)
+	case t.many != nil && unverified(t.x.Listener, t.x.ClientCertificate):
+		return refuseUnverified()
 	case t.c == nil, t.r.ProtoMajor == 1:
 		return nil
 	}

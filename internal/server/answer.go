@@ -201,7 +201,7 @@ func allowsBody(method string, status int) bool {
 func (e *exchange) ends() bool {
 	l := e.client.listener
 	switch {
-	case l.ending.Load(), e.framing.Close, e.request.Protocol == message.HTTP10 && !e.framing.KeepAlive:
+	case l.ending.Load(), unverified(l.model.Load(), e.ClientCertificate), e.framing.Close, e.request.Protocol == message.HTTP10 && !e.framing.KeepAlive:
 		return true
 	case e.failed && e.Err.Close, e.Response.Fields.HasToken(message.Connection, "close"):
 		return true

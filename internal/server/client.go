@@ -98,17 +98,21 @@ func (l *Listener) serve(conn netloop.Conn) (rest bool, until time.Time) {
 			_ = c.conn.Close() // tells the client that this is the end, where it can
 		}
 	}()
-	if !c.opened && !c.open(in) {
-		return false, time.Time{}
+	more := true
+	if !c.opened {
+		if !c.open(in) {
+			return false, time.Time{}
+		}
+		more = in.buffered() > 0 || c.pending() // else the handshake is all so far
 	}
-	for more := true; more; more = in.buffered() > 0 || c.pending() {
+	for ; more; more = in.buffered() > 0 || c.pending() {
 		if !c.next(in) {
 			return false, time.Time{}
 		}
+		c.served.Store(true)
 	}
-	c.served.Store(true)
 	c.busy.Store(false)
-	if l.ending.Load() && !l.patient.Load() && !conn.Stale() {
+	if l.ending.Load() && !l.patient.Load() && !conn.Stale() && c.served.Load() {
 		return false, time.Time{} // it missed the sweep
 	}
 	return true, c.restUntil()
@@ -136,8 +140,16 @@ func (c *client) pending() bool { return c.security != nil && c.security.tls.Pen
 
 // restUntil is when the connection is closed if nothing comes.
 func (c *client) restUntil() (until time.Time) {
-	if idle := c.listener.model.Load().Timeouts.Idle; idle > 0 {
-		until = c.conn.Executor().Now().Add(idle)
+	timeouts := &c.listener.model.Load().Timeouts
+	timeout := timeouts.Idle
+	if !c.served.Load() {
+		timeout = timeouts.ReadHeader
+		if c.listener.ending.Load() { // it missed the sweep, and its request may be on its way
+			timeout = c.listener.limits.fresh
+		}
+	}
+	if timeout > 0 {
+		until = c.conn.Executor().Now().Add(timeout)
 	}
 	return until
 }
@@ -149,6 +161,9 @@ func (c *client) next(in *input) bool {
 	err := e.readHead(in)
 	if err == nil && !e.Listener.Speaks(model.H1) {
 		err = pipeline.NewError(pipeline.BadVersion, errors.New("the listener does not speak HTTP/1.1"))
+	}
+	if err == nil && unverified(e.Listener, e.ClientCertificate) {
+		err = refuseUnverified()
 	}
 	if err == nil {
 		return e.run()

@@ -74,7 +74,12 @@ func (e *exchange) readHead(in *input) error {
 			in.put("\r\n")
 			e.client.lineEnd = false
 		}
-		// The handler is called when something is there: this does not wait.
+		// The handler is called when something is there: this does not wait, but
+		// over TLS for the rest of a record.
+		if e.client.security != nil && m.Timeouts.ReadHeader > 0 {
+			timed = true
+			in.conn.SetReadDeadline(time.Now().Add(m.Timeouts.ReadHeader))
+		}
 		if err := in.fill(); err != nil {
 			return errNoRequest
 		}

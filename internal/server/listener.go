@@ -58,6 +58,7 @@ func (l *Listener) Serve(m *model.Listener, secure *certificate.Serving) {
 // the engine is to be started, the caller does that without.
 func (l *Listener) begin(m *model.Listener) (startEngine bool) {
 	l.model.Store(m)
+	l.turnOut(m)
 	l.speakQUIC(m)
 	if l.driver != nil {
 		first := l.starting == nil

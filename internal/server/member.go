@@ -35,6 +35,8 @@ type standing struct {
 	served  atomic.Bool // an exchange is over
 	parting atomic.Bool // the last response is out; only the client's end is waited for
 	tunnel  atomic.Bool // no longer HTTP
+
+	verified atomic.Bool // its client has shown a certificate that is good
 }
 
 func (s *standing) stands() *standing { return s }

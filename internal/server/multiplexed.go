@@ -45,6 +45,7 @@ func (c *client) multiplex(in *input, m *model.Listener) {
 	if c.security != nil {
 		state := c.security.tls.ConnectionState()
 		options.TLS, next.certificate = &state, c.security.certificate
+		next.verified.Store(next.certificate != nil)
 	}
 	c.moved = true
 	inner, err := c.conn.Detach()
@@ -97,9 +98,7 @@ func (c *multiplexed) serve(conn *h2.Conn, inner net.Conn, age time.Duration) {
 		retiring := time.AfterFunc(jittered(age), c.retire)
 		defer retiring.Stop()
 	}
-	if c.listener.ending.Load() { // it missed the sweep
-		c.retire()
-	}
+	c.catchUp()
 	if err := conn.Serve(); err != nil {
 		c.listener.log.Debug("a connection of HTTP/2 broke", "listener", c.name, "peer", c.peer, "error", err)
 	}
@@ -123,6 +122,14 @@ func (c *multiplexed) finish(t *turn) {
 	c.busy.Store(len(c.turns) > 0)
 	c.active.Store(len(c.turns) > 0)
 	c.rest()
+}
+
+// catchUp retires a connection that is new on the books, if it missed what would
+// have retired it.
+func (c *multiplexed) catchUp() {
+	if c.listener.ending.Load() || unverified(c.listener.model.Load(), c.certificate) {
+		c.retire()
+	}
 }
 
 func (c *multiplexed) retire() {

@@ -75,6 +75,7 @@ func (c *client) handshake(in *input, m *model.Listener, deadline time.Time) boo
 	c.security = &security{tls: t}
 	if m.TLS.ClientAuth.Mode != model.ClientAuthNone {
 		c.security.certificate = certificate.Client(t.ConnectionState())
+		c.verified.Store(c.security.certificate != nil)
 	}
 	return t.ConnectionState().NegotiatedProtocol != certificate.ACMEProtocol // else the handshake is all
 }

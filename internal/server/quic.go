@@ -245,6 +245,7 @@ func (d *datagrams) take(conn *quic.Conn) {
 	c := &multiplexed{listener: l, peer: addrPort(conn.RemoteAddr()), lasts: true, turns: map[*turn]struct{}{}}
 	c.local = func() netip.AddrPort { return addrPort(conn.LocalAddr()) }
 	c.certificate = certificate.Client(conn.ConnectionState().TLS)
+	c.verified.Store(c.certificate != nil)
 	server := &http3.Server{
 		Handler: &adapter{listener: l}, IdleTimeout: m.Timeouts.Idle, MaxHeaderBytes: quicHeaderBytes, Logger: l.log,
 		ConnContext: func(ctx context.Context, _ *quic.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
@@ -266,9 +267,7 @@ func (d *datagrams) take(conn *quic.Conn) {
 			retiring := time.AfterFunc(jittered(age), c.retire)
 			defer retiring.Stop()
 		}
-		if l.ending.Load() { // it missed the sweep
-			c.retire()
-		}
+		c.catchUp()
 		_ = server.ServeQUICConn(conn) // however it ended
 		c.ends()
 	}()
