@@ -124,7 +124,7 @@ func decode(w http.ResponseWriter, r *http.Request, into any) bool {
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	decoder.DisallowUnknownFields()
 	err = decoder.Decode(into)
-	if err == nil && decoder.Decode(&struct{}{}) != io.EOF { //nolint:errorlint // it is returned as it is
+	if err == nil && decoder.Decode(&struct{}{}) != io.EOF {
 		err = errors.New("something follows the object")
 	}
 	if err != nil {

@@ -40,7 +40,7 @@ func (b *Builder) tell(e upstream.Event) {
 	if !e.Until.IsZero() {
 		attributes = append(attributes, "until", e.Until)
 	}
-	b.Log.Log(context.Background(), level, messages[e.Kind], attributes...)
+	b.Log.Log(context.Background(), level, messages[e.Kind], attributes...) //nolint:sloglint // it is one of few
 }
 
 // expect lets what may be told of an upstream be counted from zero on.
