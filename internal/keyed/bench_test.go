@@ -2,7 +2,6 @@ package keyed
 
 import (
 	"math/rand/v2"
-	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -61,36 +60,4 @@ func TestNoAllocation(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() { table.Get(table.Key("192.0.2.1"), 0) }); n != 0 {
 		t.Errorf("%v allocations for a key that is there", n)
 	}
-}
-
-// TestFlood holds memory to what a full table takes, while a hundred times as many keys
-// come by: 100 bytes for each of the table's own at most.
-func TestFlood(t *testing.T) {
-	const most, flood, each = 100_000, 10_000_000, 100
-	if testing.Short() {
-		t.Skip("ten million keys")
-	}
-	table := NewTable(most, nil, idleWord)
-	before := heap()
-	for i := range flood {
-		now := time.Duration(i)
-		table.Get(spread(i), now).Store(int64(now) + 10*most)
-		if i%(flood/5) == flood/5-1 {
-			if grown := heap() - before; grown > most*each {
-				t.Fatalf("%d KiB after %d keys, of which %d may stay", grown/1024, i+1, table.Len())
-			}
-		}
-	}
-	if table.Len() != most || table.Evicted() != flood-most {
-		t.Errorf("%d states, %d evicted", table.Len(), table.Evicted())
-	}
-	t.Logf("%d KiB", (heap()-before)/1024)
-	runtime.KeepAlive(table)
-}
-
-func heap() int64 {
-	var m runtime.MemStats
-	runtime.GC()
-	runtime.ReadMemStats(&m)
-	return int64(m.HeapAlloc)
 }
