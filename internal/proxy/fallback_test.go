@@ -29,6 +29,7 @@ func replying(text string) pipeline.Handler {
 // TestFallback serves while the circuit breaker is open, and only what was not tried.
 func TestFallback(t *testing.T) {
 	onEach(t, func(t *testing.T, way string) {
+		t.Helper()
 		for _, scope := range []string{model.ScopeUpstream, model.ScopeEndpoint} {
 			t.Run(scope, func(t *testing.T) {
 				failing, _ := recording(t, say("500 No", "sorry"))
@@ -53,6 +54,7 @@ func TestFallback(t *testing.T) {
 // route's rules.
 func TestFallbackToAnotherUpstream(t *testing.T) {
 	onEach(t, func(t *testing.T, way string) {
+		t.Helper()
 		failing, _ := recording(t, say("500 No", "sorry"))
 		target, other := to("up", failing), to("other", gone(t), echoing(t))
 		target.upstream.Breaker, target.instead = breaking(model.ScopeUpstream), &other

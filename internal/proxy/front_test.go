@@ -3,8 +3,10 @@ package proxy_test
 import (
 	"bufio"
 	"context"
+	"io"
 	"log/slog"
 	"net"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -264,14 +266,26 @@ func on(reasons model.RetryOn) func(r *model.Retry) {
 // upTo says how many attempts there are.
 func upTo(attempts int) func(r *model.Retry) { return func(r *model.Retry) { r.Attempts = attempts } }
 
-// saying is an endpoint that reads a head, says something, and closes.
+// saying is an endpoint that reads a request, but for a body that is held back or
+// comes in chunks, says something, and closes.
 func saying(t *testing.T, text string) model.Endpoint {
 	t.Helper()
 	return scripted(t, func(p *peer) {
-		if p.head() != "" {
+		if head := p.head(); head != "" {
+			if valueOf(head, "Expect") == "" {
+				p.body(head) // what is not read would break the connection
+			}
 			p.say(text)
 		}
 	})
+}
+
+// thatSays makes such endpoints.
+func thatSays(text string) func(t *testing.T) model.Endpoint {
+	return func(t *testing.T) model.Endpoint {
+		t.Helper()
+		return saying(t, text)
+	}
 }
 
 // resetting is an endpoint that reads a head and breaks the connection.
@@ -289,21 +303,15 @@ func resetting(t *testing.T) model.Endpoint {
 func silent(t *testing.T) model.Endpoint {
 	t.Helper()
 	return scripted(t, func(p *peer) {
-		for _, err := p.ReadByte(); err == nil; _, err = p.ReadByte() {
-		}
+		_, _ = io.Copy(io.Discard, p)
 	})
 }
 
 // gone is an endpoint where nobody listens.
 func gone(t *testing.T) model.Endpoint {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := listener.Addr().String()
-	listener.Close()
-	return model.Endpoint{URL: "http://" + address, Scheme: "http", Address: address, Host: address, Weight: 1}
+	path := "unix:" + filepath.Join(t.TempDir(), "gone")
+	return model.Endpoint{URL: "http://" + path, Scheme: "http", Address: path, Host: "gone.test", Weight: 1}
 }
 
 // say is an answer with a body of a known length.

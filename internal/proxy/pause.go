@@ -25,7 +25,7 @@ func (f *forward) delay(err error, fresh bool, now time.Time) (pause time.Durati
 	if fresh && unsent(err) {
 		return 0, true
 	}
-	pause = rand.N(min(firstPause<<min(f.x.Attempts-1, 10), longPause))
+	pause = rand.N(min(firstPause<<min(f.x.Attempts-1, 10), longPause)) //nolint:gosec // nothing secret hangs on it
 	if err == nil && !fresh {
 		pause = max(pause, retryAfter(f.try.Response.Fields, now))
 	}

@@ -46,6 +46,7 @@ type signal interface {
 // bell is a signal for goroutines. It is set once.
 type bell chan struct{}
 
+// Set says that it has happened.
 func (b bell) Set() { close(b) }
 
 // Wait waits, however long.
@@ -199,7 +200,7 @@ const (
 // Read reads what is kept, then from the client.
 func (b *reader) Read(p []byte) (int, error) {
 	for {
-		n, err, next, room := b.begin(p)
+		n, room, next, err := b.begin(p)
 		switch next {
 		case finished:
 			return n, err
@@ -213,40 +214,40 @@ func (b *reader) Read(p []byte) (int, error) {
 	}
 }
 
-// begin is a Read as far as it needs no client. Where the reader is to read from the
-// client itself, room is how much of p it may fill.
-func (b *reader) begin(p []byte) (n int, err error, next step, room int) { //nolint:revive // they are the results of a Read, and more
+// begin is a Read, of n bytes, as far as it needs no client. Where the reader is to
+// read from the client itself, room is how much of p it may fill.
+func (b *reader) begin(p []byte) (n, room int, next step, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
 	case b.reader != b, b.closed:
-		return 0, errBodyOver, finished, 0
+		return 0, 0, finished, errBodyOver
 	case b.at < len(b.kept):
 		n = copy(p, b.kept[b.at:])
 		b.at += n
 		b.forget()
-		return n, nil, finished, 0
+		return n, 0, finished, nil
 	case b.end != nil:
-		return 0, b.end, finished, 0
+		return 0, 0, finished, b.end
 	case b.reading:
-		return 0, nil, waiting, 0
+		return 0, 0, waiting, nil
 	case b.source.left == 0:
-		return 0, io.EOF, finished, 0
+		return 0, 0, finished, io.EOF
 	}
 	room = b.room()
 	b.reading, b.keeping = true, room > 0
 	switch {
 	case room == 0:
-		return 0, nil, direct, len(p)
+		return 0, len(p), direct, nil
 	case b.executor != nil && message.Buffered(b.source) == 0:
 		size := min(room, replayPiece)
 		if left := b.source.left; left != message.Unknown {
 			size = int(min(int64(size), left)) // no byte further
 		}
 		b.executor.Go(func() { b.pump(size) })
-		return 0, nil, waiting, 0
+		return 0, 0, waiting, nil
 	}
-	return 0, nil, direct, min(room, len(p))
+	return 0, min(room, len(p)), direct, nil
 }
 
 // take reads from the client.

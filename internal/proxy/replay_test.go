@@ -63,6 +63,7 @@ func TestBodiesAreKept(t *testing.T) {
 		"chunked, larger than piece": {60_000, 64 << 10, true, 200},
 	} {
 		onEach(t, func(t *testing.T, way string) {
+			t.Helper()
 			t.Run(name, func(t *testing.T) {
 				body := strings.Repeat("0123456789", c.length/10+1)[:c.length]
 				wire := body
@@ -140,17 +141,17 @@ func TestBodyOnItsWay(t *testing.T) {
 		fields     string
 		status     int
 	}{
-		"an answer":              {"hello ", "world", say("503 No", "sorry"), "Content-Length: 11", 200},
-		"an end":                 {"hello ", "world", "", "Content-Length: 11", 200},
-		"an answer to nothing":   {"", "hello world", say("503 No", "sorry"), "Content-Length: 11", 200},
-		"an end after nothing":   {"", "hello world", "", "Content-Length: 11", 200},
-		"an answer to chunks":    {"6\r\nhello \r\n", "5\r\nworld\r\n0\r\nX-Sum: 1\r\n\r\n", say("503 No", "sorry"), "Transfer-Encoding: chunked\r\nTrailer: X-Sum", 200},
-		"an end of chunks":       {"6\r\nhello \r\n", "5\r\nworld\r\n0\r\nX-Sum: 1\r\n\r\n", "", "Transfer-Encoding: chunked\r\nTrailer: X-Sum", 200},
-		"an answer, too large":   {"hello ", "world", say("503 No", "sorry"), "Content-Length: 65537", 503},
-		"an end, too large":      {"hello ", "world", "", "Content-Length: 65537", 502},
-		"too large, and nothing": {"", "", say("503 No", "sorry"), "Content-Length: 65537", 503},
+		"an answer":            {"hello ", "world", say("503 No", "sorry"), "Content-Length: 11", 200},
+		"an end":               {"hello ", "world", "", "Content-Length: 11", 200},
+		"an answer to nothing": {"", "hello world", say("503 No", "sorry"), "Content-Length: 11", 200},
+		"an end after nothing": {"", "hello world", "", "Content-Length: 11", 200},
+		"an answer to chunks":  {"6\r\nhello \r\n", "5\r\nworld\r\n0\r\nX-Sum: 1\r\n\r\n", say("503 No", "sorry"), "Transfer-Encoding: chunked\r\nTrailer: X-Sum", 200},
+		"an end of chunks":     {"6\r\nhello \r\n", "5\r\nworld\r\n0\r\nX-Sum: 1\r\n\r\n", "", "Transfer-Encoding: chunked\r\nTrailer: X-Sum", 200},
+		"an answer, too large": {"hello ", "world", say("503 No", "sorry"), "Content-Length: 65537", 503},
+		"an end, too large":    {"hello ", "world", "", "Content-Length: 65537", 502},
 	} {
 		onEach(t, func(t *testing.T, way string) {
+			t.Helper()
 			t.Run(name, func(t *testing.T) {
 				first, got := takingThen(t, len(c.sent), c.text)
 				second := scripted(t, func(p *peer) {
@@ -195,6 +196,7 @@ func TestBodyOnItsWay(t *testing.T) {
 // TestTrailersAreRepeated with the body.
 func TestTrailersAreRepeated(t *testing.T) {
 	onEach(t, func(t *testing.T, way string) {
+		t.Helper()
 		taking := func(answer string) (model.Endpoint, <-chan string) {
 			got := make(chan string, 1)
 			return scripted(t, func(p *peer) {
@@ -219,6 +221,7 @@ func TestTrailersAreRepeated(t *testing.T) {
 // TestExpectationIsRepeated: the client is asked for its body by whoever wants it.
 func TestExpectationIsRepeated(t *testing.T) {
 	onEach(t, func(t *testing.T, way string) {
+		t.Helper()
 		f := serve(t, way, retrying(), to("up", saying(t, say("503 No", "")), scripted(t, func(p *peer) {
 			head := p.head()
 			p.say("HTTP/1.1 100 Continue\r\n\r\n")
@@ -241,6 +244,7 @@ func TestExpectationIsRepeated(t *testing.T) {
 // TestClientThatLeavesInTheBody of a second attempt is no reason for a third.
 func TestClientThatLeavesInTheBody(t *testing.T) {
 	onEach(t, func(t *testing.T, way string) {
+		t.Helper()
 		first, _ := takingThen(t, 5, say("503 No", ""))
 		came := make(chan string, 1)
 		second := scripted(t, func(p *peer) {

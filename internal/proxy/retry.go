@@ -161,8 +161,9 @@ func (f *forward) matches(r *model.Retry, err error) bool {
 		return r.On.Reset || r.On.Refused && e.Unsent
 	case pipeline.UpstreamTimeout:
 		return r.On.Timeout || r.PerTry > 0
+	default:
+		return false
 	}
-	return false
 }
 
 // repeatable tells whether the endpoint may see the request twice.

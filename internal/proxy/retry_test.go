@@ -18,28 +18,19 @@ func TestWhatIsRepeated(t *testing.T) {
 		other model.RetryOn // that do not name it
 		word  string        // of the error then, or the endpoint's own body
 	}{
-		"nobody listens":              {gone, model.RetryOn{ConnectFailure: true}, model.RetryOn{Reset: true, Timeout: true, Status: []int{500}}, "upstream_connect"},
-		"nobody listens, as refused":  {gone, model.RetryOn{Refused: true}, model.RetryOn{}, "upstream_connect"},
-		"nobody listens, as status":   {gone, model.RetryOn{Status: []int{502}}, model.RetryOn{Status: []int{500, 501, 503, 504}}, "upstream_connect"},
-		"it breaks the connection":    {resetting, model.RetryOn{Reset: true}, model.RetryOn{ConnectFailure: true, Refused: true, Timeout: true}, "upstream_reset"},
-		"it closes without an answer": {func(t *testing.T) model.Endpoint { return saying(t, "") }, model.RetryOn{Reset: true}, model.RetryOn{ConnectFailure: true}, "upstream_reset"},
-		"it closes within the head":   {func(t *testing.T) model.Endpoint { return saying(t, "HTTP/1.1 200 OK\r\nA") }, model.RetryOn{Reset: true}, model.RetryOn{Refused: true}, "upstream_reset"},
-		"it speaks no HTTP":           {func(t *testing.T) model.Endpoint { return saying(t, "hello\r\n\r\n") }, model.RetryOn{Status: []int{502}}, model.RetryOn{Reset: true, ConnectFailure: true, Timeout: true}, "upstream_protocol"},
-		"its status":                  {func(t *testing.T) model.Endpoint { return saying(t, say("503 No", "sorry")) }, model.RetryOn{Status: []int{500, 503}}, model.RetryOn{Reset: true, Status: []int{500, 504}}, "sorry"},
-		"its status, without a body":  {func(t *testing.T) model.Endpoint { return saying(t, say("503 No", "")) }, model.RetryOn{Status: []int{503}}, model.RetryOn{}, ""},
-		"its status, with a body that goes on": {
-			func(t *testing.T) model.Endpoint {
-				return scripted(t, func(p *peer) {
-					p.head()
-					p.say("HTTP/1.1 503 No\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nsorry\r\n")
-					if p.until("over") == "" { // the gateway has closed, as it should
-						return
-					}
-				})
-			}, model.RetryOn{Status: []int{503}}, model.RetryOn{Status: nil}, "-",
-		},
+		"nobody listens":                       {gone, model.RetryOn{ConnectFailure: true}, model.RetryOn{Reset: true, Timeout: true, Status: []int{500}}, "upstream_connect"},
+		"nobody listens, as refused":           {gone, model.RetryOn{Refused: true}, model.RetryOn{}, "upstream_connect"},
+		"nobody listens, as status":            {gone, model.RetryOn{Status: []int{502}}, model.RetryOn{Status: []int{500, 501, 503, 504}}, "upstream_connect"},
+		"it breaks the connection":             {resetting, model.RetryOn{Reset: true}, model.RetryOn{ConnectFailure: true, Refused: true, Timeout: true}, "upstream_reset"},
+		"it closes without an answer":          {thatSays(""), model.RetryOn{Reset: true}, model.RetryOn{ConnectFailure: true}, "upstream_reset"},
+		"it closes within the head":            {thatSays("HTTP/1.1 200 OK\r\nA"), model.RetryOn{Reset: true}, model.RetryOn{Refused: true}, "upstream_reset"},
+		"it speaks no HTTP":                    {thatSays("hello\r\n\r\n"), model.RetryOn{Status: []int{502}}, model.RetryOn{Reset: true, ConnectFailure: true, Timeout: true}, "upstream_protocol"},
+		"its status":                           {thatSays(say("503 No", "sorry")), model.RetryOn{Status: []int{500, 503}}, model.RetryOn{Reset: true, Status: []int{500, 504}}, "sorry"},
+		"its status, without a body":           {thatSays(say("503 No", "")), model.RetryOn{Status: []int{503}}, model.RetryOn{}, ""},
+		"its status, with a body that goes on": {unending, model.RetryOn{Status: []int{503}}, model.RetryOn{}, "-"},
 	} {
 		onEach(t, func(t *testing.T, way string) {
+			t.Helper()
 			t.Run(name, func(t *testing.T) {
 				f := serve(t, way, retrying(on(c.named)), to("up", c.first(t), echoing(t)))
 				head := f.wants(requestOf("PUT", "hello"), 200, "hello")
@@ -63,6 +54,16 @@ func TestWhatIsRepeated(t *testing.T) {
 	}
 }
 
+// unending is an endpoint whose answer has no end.
+func unending(t *testing.T) model.Endpoint {
+	t.Helper()
+	return scripted(t, func(p *peer) {
+		p.body(p.head())
+		p.say("HTTP/1.1 503 No\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nsorry\r\n")
+		p.until("never") // the gateway closes
+	})
+}
+
 // TestMethodsThatMayBeRepeated repeats others where the endpoint cannot have seen
 // the request, or the client says that it may be seen twice.
 func TestMethodsThatMayBeRepeated(t *testing.T) {
@@ -75,7 +76,7 @@ func TestMethodsThatMayBeRepeated(t *testing.T) {
 		"HEAD, seen":             {resetting, requestOf("HEAD", ""), true},
 		"DELETE, seen":           {resetting, requestOf("DELETE", "this"), true},
 		"POST, seen":             {resetting, requestOf("POST", "hello"), false},
-		"POST, its status":       {func(t *testing.T) model.Endpoint { return saying(t, say("503 No", "")) }, requestOf("POST", "hello"), false},
+		"POST, its status":       {thatSays(say("503 No", "")), requestOf("POST", "hello"), false},
 		"POST, not seen":         {gone, requestOf("POST", "hello"), true},
 		"POST without a body":    {gone, requestOf("POST", ""), true},
 		"PATCH, not seen":        {gone, requestOf("PATCH", "hello"), true},
@@ -83,6 +84,7 @@ func TestMethodsThatMayBeRepeated(t *testing.T) {
 		"POST with a key, large": {resetting, requestOf("POST", strings.Repeat("x", 64<<10), "Idempotency-Key: 7"), true},
 	} {
 		onEach(t, func(t *testing.T, way string) {
+			t.Helper()
 			t.Run(name, func(t *testing.T) {
 				f := serve(t, way, retrying(), to("up", c.first(t), echoing(t)))
 				c2 := f.client()
@@ -99,6 +101,7 @@ func TestMethodsThatMayBeRepeated(t *testing.T) {
 // TestAttemptsAreLimited, each at an endpoint that was not tried while there is one.
 func TestAttemptsAreLimited(t *testing.T) {
 	onEach(t, func(t *testing.T, way string) {
+		t.Helper()
 		var seen sync.Map
 		endpoints := make([]model.Endpoint, 4)
 		for i := range endpoints {
@@ -136,6 +139,7 @@ func TestAttemptsAreLimited(t *testing.T) {
 // TestErrorTellsAttempts where the client asks for them, in an answer of its own.
 func TestErrorTellsAttempts(t *testing.T) {
 	onEach(t, func(t *testing.T, way string) {
+		t.Helper()
 		f := serve(t, way, retrying(upTo(3)), to("up", gone(t)))
 		head, body := f.ask(requestOf("GET", ""))
 		if told(body) != "upstream_connect" || valueOf(head, "X-Sluice-Attempts") != "3" {
@@ -153,6 +157,7 @@ func TestErrorTellsAttempts(t *testing.T) {
 func TestInformationBeforeARepetition(t *testing.T) {
 	hint := func(link string) string { return "HTTP/1.1 103 Early Hints\r\nLink: <" + link + ">\r\n\r\n" }
 	onEach(t, func(t *testing.T, way string) {
+		t.Helper()
 		f := serve(t, way, retrying(), to("up", saying(t, hint("/a")), saying(t, hint("/b")+say("200 OK", "ok"))))
 		c := f.client()
 		c.say(requestOf("GET", ""))
@@ -171,6 +176,7 @@ func TestInformationBeforeARepetition(t *testing.T) {
 // TestUpgradeIsRepeatedUntilItIsMade, and never after that.
 func TestUpgradeIsRepeatedUntilItIsMade(t *testing.T) {
 	onEach(t, func(t *testing.T, way string) {
+		t.Helper()
 		came := make(chan string, 10)
 		f := serve(t, way, retrying(), to("up", saying(t, say("503 No", "")), scripted(t, func(p *peer) {
 			came <- p.head()

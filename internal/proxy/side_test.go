@@ -46,6 +46,7 @@ var byUser = &model.Key{Source: model.KeyHeader, Name: "X-User-Id"}
 
 // of is an exchange of a user; negative: of nobody.
 func of(t *testing.T, user int) *pipeline.Exchange {
+	t.Helper()
 	request := &message.Request{}
 	if user >= 0 {
 		request.Fields.Add("X-User-Id", "user-"+strconv.Itoa(user))

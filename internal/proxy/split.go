@@ -60,7 +60,7 @@ func (f *forward) other(now time.Time) *side {
 // share is the side that has an exchange by its share among those that are fit;
 // nil: none is.
 func (d *destination) share(x *pipeline.Exchange, fit func(*side) bool) *side {
-	key := rand.Uint64()
+	key := rand.Uint64() //nolint:gosec // nothing secret hangs on it
 	if sticky := d.route.Split.Sticky; sticky != nil {
 		if identity, there := pipeline.KeyOf(x, sticky); there {
 			key = xxhash.Sum64String(identity)

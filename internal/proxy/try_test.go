@@ -31,6 +31,7 @@ func TestTryThatHangs(t *testing.T) {
 		"PUT, the body later": {"PUT" + asking + "Content-Length: 5\r\n\r\n", "hello"},
 	} {
 		onEach(t, func(t *testing.T, way string) {
+			t.Helper()
 			t.Run(name, func(t *testing.T) {
 				ended := make(chan bool, 10)
 				hanging := scripted(t, func(p *peer) {
@@ -73,6 +74,7 @@ func TestTryThatHangs(t *testing.T) {
 // repeated.
 func TestTryThatCannotConnect(t *testing.T) {
 	onEach(t, func(t *testing.T, way string) {
+		t.Helper()
 		if way == "standard" {
 			t.Skip("net/http's transport does not tell")
 		}
@@ -141,6 +143,7 @@ func TestTimeOverHTTP2(t *testing.T) {
 		"of the route, later a body": {func(r *model.Route) { r.Timeouts.Response = 100 * time.Millisecond }, "he", "upstream_timeout"},
 	} {
 		onEach(t, func(t *testing.T, way string) {
+			t.Helper()
 			t.Run(name, func(t *testing.T) {
 				came := make(chan bool, 10)
 				target := to("up", overHTTP2(t, func(w http.ResponseWriter, r *http.Request) { came <- true; hanging(w, r) }), overHTTP2(t, answering))
