@@ -85,6 +85,9 @@ func (e *exchange) readHead(in *input) error {
 		}
 	}
 	e.Start = time.Now()
+	if !in.since.IsZero() {
+		e.Start, in.since = in.since, time.Time{}
+	}
 	e.Init(&e.ctx, e.client.peerText)
 	for {
 		n, framing, err := wire.RequestHead(&e.request, in.bytes(), &scan, limits)

@@ -1,6 +1,8 @@
 package server
 
 import (
+	"time"
+
 	"sluice/internal/netloop"
 )
 
@@ -12,7 +14,8 @@ type input struct {
 	heads    *buffers[headBuffer]
 	lent     *headBuffer // nil: given back
 	data     []byte
-	from, to int // what is not used
+	from, to int       // what is not used
+	since    time.Time // when what is not used began to come; zero: now
 }
 
 // begin makes it the input of a connection.
@@ -22,7 +25,7 @@ func (in *input) begin(conn netloop.Conn, heads *buffers[headBuffer]) {
 
 // end lets go of the connection, and of what is not used.
 func (in *input) end() {
-	in.from, in.to = 0, 0
+	in.from, in.to, in.since = 0, 0, time.Time{}
 	in.spare()
 	in.conn = nil
 }

@@ -3,6 +3,7 @@ package server
 import (
 	"bytes"
 	"errors"
+	"os"
 	"time"
 
 	"sluice/internal/certificate"
@@ -39,8 +40,12 @@ func (c *client) open(in *input) bool {
 	if m.TLS != nil && !c.handshake(in, m, deadline) {
 		return false
 	}
-	if c.multiplexes(in, m) {
+	switch many, err := c.multiplexes(in, m); {
+	case many:
 		c.multiplex(in, m)
+		return false
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		c.late(in, m)
 		return false
 	}
 	if m.Timeouts.ReadHeader > 0 {
@@ -117,22 +122,37 @@ const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 // handshake or, without TLS, by beginning with the preface. Where nothing else is
 // spoken, one that begins otherwise is refused in HTTP/2 (RFC 9113 3.4), unless it
 // speaks HTTP/1 and would not understand.
-func (c *client) multiplexes(in *input, m *model.Listener) bool {
+// An error is that of reading, which tells again what it is but that time is over.
+func (c *client) multiplexes(in *input, m *model.Listener) (bool, error) {
 	if c.security != nil {
-		return c.security.tls.ConnectionState().NegotiatedProtocol == alpnH2
+		return c.security.tls.ConnectionState().NegotiatedProtocol == alpnH2, nil
 	}
 	if !m.Speaks(model.H2) {
-		return false
+		return false, nil
 	}
+	in.since = time.Now()
 	for begins(in.bytes(), preface) {
 		if in.buffered() >= len(preface) {
-			return true
+			return true, nil
 		}
-		if in.fill() != nil {
-			return false // reading tells again
+		if err := in.fill(); err != nil {
+			return false, err
 		}
 	}
-	return !m.Speaks(model.H1) && !beginsHTTP1(in)
+	if m.Speaks(model.H1) {
+		return false, nil
+	}
+	first, err := beginsHTTP1(in)
+	return !first, err
+}
+
+// late refuses a client that took as long for the beginning of its first request
+// as it may for the whole.
+func (c *client) late(in *input, m *model.Listener) {
+	e := newExchange(c, in)
+	e.Listener, e.Start = m, in.since
+	e.Init(&e.ctx, c.peerText)
+	e.end(os.ErrDeadlineExceeded)
 }
 
 // mostOfLine is how much of a first line is waited for.
@@ -140,14 +160,17 @@ const mostOfLine = 4 << 10
 
 // beginsHTTP1 tells whether the first line is that of a request of HTTP/1, or
 // may be.
-func beginsHTTP1(in *input) bool {
+func beginsHTTP1(in *input) (bool, error) {
 	for {
 		line, _, whole := bytes.Cut(in.bytes(), []byte("\n"))
 		if whole {
-			return bytes.Contains(line, []byte(" HTTP/1."))
+			return bytes.Contains(line, []byte(" HTTP/1.")), nil
 		}
-		if len(line) >= mostOfLine || in.fill() != nil {
-			return true // reading tells again
+		if len(line) >= mostOfLine {
+			return true, nil // reading tells what it is
+		}
+		if err := in.fill(); err != nil {
+			return true, err
 		}
 	}
 }

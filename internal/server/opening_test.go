@@ -235,3 +235,27 @@ func TestTooManyOverTLS(t *testing.T) {
 		t.Errorf("%v, %d bytes out, %s", x.Err, x.BytesOut, x.Request.Scheme)
 	}
 }
+
+// TestSlowPreface bounds by read_header, once, what may become the preface of
+// HTTP/2 or a request.
+func TestSlowPreface(t *testing.T) {
+	ofEngine(t, "the adapter has no HTTP/2")
+	for name, protocols := range map[string][]string{"beside HTTP/1.1": {model.H1, model.H2}, "alone": {model.H2}} {
+		for _, first := range []string{"P", "PRI * HTTP/2.0\r\n", "POST / HTTP/1.1\r\n"} {
+			f := start(t, text("never"), func(m *model.Listener) { m.Protocols, m.Timeouts.ReadHeader = protocols, 300*time.Millisecond })
+			c := f.dial().send(first[:1])
+			until(t, "the first byte is read", func() bool { return f.listener.Status().Connections == 1 && f.listener.Pending() == 0 })
+			half := time.Now()
+			if len(first) > 1 {
+				c.send(first[1:])
+			}
+			if response, _ := c.answer("GET"); response.StatusCode != http.StatusRequestTimeout {
+				t.Errorf("%s, %q: %d", name, first, response.StatusCode)
+			}
+			if x := f.next(t); x.Request.Protocol != message.HTTP11 || !x.Start.Before(half) {
+				t.Errorf("%s, %q: %+v began %v after its first byte", name, first, x.Request, x.Start.Sub(half))
+			}
+			c.ends()
+		}
+	}
+}
