@@ -208,13 +208,13 @@ func picksAt(t testing.TB, g *Group, n int, now time.Time) string {
 }
 
 // wantWord wants an error of the pipeline, and returns it.
-func wantWord(t *testing.T, err error, word pipeline.Word) *pipeline.Error {
+func wantWord(t *testing.T, err error, word pipeline.Word) pipeline.Error {
 	t.Helper()
 	var e *pipeline.Error
 	if !errors.As(err, &e) || e.Word != word || e.Status != 503 {
 		t.Fatalf("got %v, want %s", err, word)
 	}
-	return e
+	return *e
 }
 
 // endpoint is the endpoint of a group with a URL.

@@ -27,8 +27,8 @@ const (
 	Returned       EventKind = "returned"
 	BreakerChanged EventKind = "breaker"
 	DrainChanged   EventKind = "drain"
-	// The endpoint of these is the name that is looked up.
-	LookupFailed    EventKind = "lookup failed"
+
+	LookupFailed    EventKind = "lookup failed" // the endpoint is the name that is looked up
 	LookupRecovered EventKind = "lookup recovered"
 )
 

@@ -39,7 +39,7 @@ func TestNoEndpoint(t *testing.T) {
 		g, _ := acquire(t, new(lease.Registry), of(text))
 		_, err := pick(t, g)
 		if e := wantWord(t, err, pipeline.NoEndpoint); e.Error() != cause {
-			t.Errorf("%q: %v", text, e)
+			t.Errorf("%q: %v", text, e.Error())
 		}
 		if g.Available(nil, time.Now()) {
 			t.Errorf("%q is available", text)
@@ -228,7 +228,11 @@ func TestTheFewestAttemptsUnderConcurrency(t *testing.T) {
 					return
 				}
 				active := turn.Endpoint.state.active.Load()
-				for seen := most.Load(); active > seen && !most.CompareAndSwap(seen, active); seen = most.Load() {
+				for {
+					seen := most.Load()
+					if active <= seen || most.CompareAndSwap(seen, active) {
+						break
+					}
 				}
 			}
 			for i := range mine {

@@ -133,7 +133,7 @@ func call(service string) string {
 	if service != "" { // field 1, a string
 		payload = append(binary.AppendUvarint([]byte{0x0a}, uint64(len(service))), service...)
 	}
-	return string(append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(payload))), payload...)) //nolint:gosec // a name is no longer than that
+	return string(append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(payload))), payload...))
 }
 
 // serving looks for SERVING, 1, in field 1 of a HealthCheckResponse with its
