@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-var floodKeys = flag.Int("flood", 500_000, "how many keys come by while memory is measured")
+var floodKeys = flag.Int("flood", 200_000, "how many keys come by while memory is measured")
 
 // TestFlood holds memory to what a full table takes, while many times as many keys come
 // by: 100 bytes for each of the table's own at most.

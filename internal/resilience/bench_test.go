@@ -112,8 +112,25 @@ func BenchmarkAverage(b *testing.B) {
 	})
 }
 
+func BenchmarkBucket(b *testing.B) {
+	f := NewFilling(Quota{Count: 20_000, Per: time.Second, Burst: 100})
+	var bucket Bucket
+	cost(b, func(now time.Time) { bucket.Take(f, now.Sub(epoch), 1) })
+}
+
+func BenchmarkRing(b *testing.B) {
+	for name, count := range map[string]int64{"allowed": 20_000, "denied": 5000} {
+		b.Run(name, func(b *testing.B) {
+			q := &Quota{Count: count, Per: time.Second, Burst: 1}
+			var ring Ring
+			cost(b, func(now time.Time) { ring.Take(q, now.Sub(epoch), 1) })
+		})
+	}
+}
+
 // TestNoAllocation holds what every request does to no allocation at all.
 func TestNoAllocation(t *testing.T) {
+	now := epoch
 	closed, open := NewBreaker(usual, nil), opened(usual)
 	probed := usual
 	probed.MaxConcurrent = 10
@@ -123,8 +140,11 @@ func TestNoAllocation(t *testing.T) {
 		out     Outcomes
 		eject   Ejection
 		average Average
+		bucket  Bucket
+		ring    Ring
 	)
-	now := epoch
+	filling := NewFilling(Quota{Count: 20, Per: time.Second, Burst: 10})
+	since := func() time.Duration { return now.Sub(epoch) }
 	for name, step := range map[string]func(){
 		"closed":    func() { closedStep(closed, now) },
 		"late":      func() { p, _, _ := closed.Allow(now); p.Done(now, false, 0); p.Late(now) },
@@ -136,6 +156,8 @@ func TestNoAllocation(t *testing.T) {
 		"outcomes":  func() { out.Record(now, true); out.Counts(now) },
 		"ejection":  func() { eject.Eject(now, time.Second); eject.Out(now) },
 		"average":   func() { average.Observe(now, time.Millisecond); average.Value(now) },
+		"bucket":    func() { bucket.Take(filling, since(), 3); bucket.Full(since()) },
+		"ring":      func() { ring.Take(&filling.Quota, since(), 3); ring.Empty(&filling.Quota, since()) },
 	} {
 		if n := testing.AllocsPerRun(100, func() { now = now.Add(time.Millisecond * 100); step() }); n != 0 {
 			t.Errorf("%s: %v allocations", name, n)

@@ -6,11 +6,11 @@ import (
 )
 
 // Bucket is a token bucket in one word, by the generic cell rate algorithm (ITU-T
-// I.371, annex A; Leyland 2016): it holds the time at which the bucket is full
-// again. The zero value is full. It takes no lock and allocates nothing.
+// I.371, annex A): it holds the time at which the bucket is full again. The zero
+// value is full. It takes no lock and allocates nothing.
 //
 // Times are durations since a beginning that all who use the bucket share, and
-// which is not after the first of them.
+// which is not after the first of them. They may come out of order.
 type Bucket struct{ full atomic.Int64 }
 
 // Filling is a quota as buckets need it.
@@ -21,11 +21,14 @@ type Filling struct {
 }
 
 // tick is how finely time is divided: into parts of a nanosecond, so that fast
-// rates come out right, and the years that 63 bits then hold suffice.
+// rates come out right. 63 bits hold 18 years of them.
 const tick = 16
 
-// NewFilling returns the filling of a quota.
+// NewFilling returns the filling of a quota that has no Problem.
 func NewFilling(q Quota) *Filling {
+	if problem := q.Problem(); problem != "" {
+		panic("BUG: a filling of a quota that is none: " + problem)
+	}
 	token := max(1, (int64(q.Per)*tick+q.Count/2)/q.Count)
 	return &Filling{Quota: q, token: token, capacity: token * q.Burst}
 }
@@ -36,6 +39,9 @@ func (b *Bucket) Take(f *Filling, now time.Duration, cost int64) Verdict {
 	for {
 		before := b.full.Load()
 		full := max(before, at)
+		if cost > f.Burst { // before it is multiplied, which may be more than fits
+			return Verdict{Remaining: f.remaining(full - at), Reset: duration(full - at), Retry: duration(f.capacity)}
+		}
 		after := full + cost*f.token
 		if wait := after - f.capacity - at; wait > 0 {
 			return Verdict{Remaining: f.remaining(full - at), Reset: duration(full - at), Retry: duration(wait)}

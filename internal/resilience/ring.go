@@ -5,16 +5,21 @@ import (
 	"time"
 )
 
-// ringGroups is how many times of takes a ring holds at most.
-const ringGroups = 64
+// ringGroups is how many groups of takes a full window has at most, where each take
+// costs 1. With one that is being filled they are a power of two.
+const ringGroups = 127
 
 // Ring is a sliding window: never more than Count is let through in any time of
-// Per. It holds the times of what it let through, in groups where Count is large; a
-// group counts as a whole until its last take is Per ago, so that a little less than
-// Count may pass, by a group at most, never more. The zero value is empty.
+// Per. It holds the times of what it let through, in groups where Count is large: a
+// group counts as a whole until its last take is Per ago, so that what is free again
+// is so a little late, by 1/127 of the window at most for a steady flow, never early.
+// It has up to twice as many groups where costs are unequal, of 16 bytes. The zero
+// value is empty.
+//
+// Times are those of a Bucket.
 type Ring struct {
 	mu     sync.Mutex
-	groups []group // in the order of time, from first on, around
+	groups []group // in the order of time, from first on, around; a power of two
 	first  int
 	used   int
 	total  int64
@@ -26,33 +31,33 @@ type group struct {
 }
 
 // Take takes cost, at least 1, if there is room for it. A cost above Count never
-// finds any. Times of different goroutines may differ a little.
+// finds any.
 func (r *Ring) Take(q *Quota, now time.Duration, cost int64) Verdict {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	now = r.forget(q, now)
+	if cost > q.Count-r.total {
+		return Verdict{Remaining: max(0, q.Count-r.total), Reset: r.reset(q, now), Retry: r.retry(q, now, cost)}
+	}
+	r.add(q, now, cost)
+	return Verdict{Allowed: true, Remaining: q.Count - r.total, Reset: q.Per}
+}
+
+// What follows, but for Refit and Empty, is called with mu held.
+
+func (r *Ring) at(i int) *group { return &r.groups[(r.first+i)&(len(r.groups)-1)] }
+
+// forget drops what has left the window, and returns the time, which never goes back.
+func (r *Ring) forget(q *Quota, now time.Duration) time.Duration {
 	if r.used > 0 {
 		now = max(now, r.at(r.used-1).last)
 	}
-	r.forget(q, now)
-	if r.total+cost > q.Count {
-		return Verdict{Remaining: q.Count - r.total, Reset: r.reset(q, now), Retry: r.retry(q, now, cost)}
-	}
-	r.add(q, now, cost)
-	return Verdict{Allowed: true, Remaining: q.Count - r.total, Reset: r.reset(q, now)}
-}
-
-func (r *Ring) at(i int) *group { return &r.groups[(r.first+i)%len(r.groups)] }
-
-// forget drops what has left the window.
-func (r *Ring) forget(q *Quota, now time.Duration) {
 	for r.used > 0 && r.at(0).last <= now-q.Per {
 		r.total -= r.at(0).n
-		r.first = (r.first + 1) % len(r.groups)
+		r.first = (r.first + 1) & (len(r.groups) - 1)
 		r.used--
 	}
-	if r.used == 0 {
-		r.first = 0
-	}
+	return now
 }
 
 // add notes what is let through.
@@ -72,8 +77,8 @@ func (r *Ring) add(q *Quota, now time.Duration, cost int64) {
 	*r.at(r.used - 1) = group{now, cost}
 }
 
-// grow makes room. Twice as many groups as fit into a window are enough: of two
-// neighbours one is more than half full.
+// grow makes room for twice as many groups. It ends, since of two neighbours one is
+// more than half full.
 func (r *Ring) grow() {
 	groups := make([]group, max(4, 2*len(r.groups)))
 	for i := range r.used {
@@ -86,7 +91,7 @@ func (r *Ring) grow() {
 func (r *Ring) retry(q *Quota, now time.Duration, cost int64) time.Duration {
 	left := r.total
 	for i := range r.used {
-		if left -= r.at(i).n; left+cost <= q.Count {
+		if left -= r.at(i).n; cost <= q.Count-left {
 			return r.at(i).last + q.Per - now
 		}
 	}
@@ -98,21 +103,29 @@ func (r *Ring) reset(q *Quota, now time.Duration) time.Duration {
 	if r.used == 0 {
 		return 0
 	}
-	return max(0, r.at(r.used-1).last+q.Per-now)
+	return r.at(r.used-1).last + q.Per - now
 }
 
 // Refit scales what the ring holds from one quota to another: it is as full as
-// before, as a share.
+// before, as a share, rounded up, and comes free after the same share of the window.
 func (r *Ring) Refit(from, to *Quota, now time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.forget(from, now)
-	r.total = 0
-	for i := range r.used {
-		g := r.at(i)
-		g.n = (g.n*to.Count + from.Count - 1) / from.Count // never less than its share
-		g.last = now - time.Duration(float64(now-g.last)*float64(to.Per)/float64(from.Per))
-		r.total += g.n
+	now = r.forget(from, now)
+	groups, held, total := r.groups, r.used, r.total
+	first := r.first
+	r.groups, r.first, r.used, r.total = nil, 0, 0, 0
+	scale := func(n int64) int64 { return (n*to.Count + from.Count - 1) / from.Count }
+	left := total
+	for i := range held {
+		g := groups[(first+i)&(len(groups)-1)]
+		// What is rounded up is so once, not for each group.
+		n := scale(left) - scale(left-g.n)
+		left -= g.n
+		if n > 0 {
+			age := time.Duration(float64(now-g.last) / float64(from.Per) * float64(to.Per))
+			r.add(to, now-age, n)
+		}
 	}
 }
 
