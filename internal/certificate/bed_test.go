@@ -217,6 +217,7 @@ func only12(c *tls.Config) { c.MaxVersion = tls.VersionTLS12 }
 type outcome struct {
 	client, server tls.ConnectionState
 	err            error // of the server, else of the client
+	told           error // of the client
 }
 
 // serial is the certificate that the client saw.
@@ -253,6 +254,7 @@ func shake(t *testing.T, server, client *tls.Config, address net.Addr) (o outcom
 	if err == nil {
 		_, err = here.Read(make([]byte, 1))
 	}
+	o.told = err
 	near.Close()
 	o.client, o.server = here.ConnectionState(), there.ConnectionState()
 	if o.err = <-served; o.err == nil || errors.Is(o.err, net.ErrClosed) {

@@ -204,8 +204,11 @@ func (s *Serving) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, err
 		return fallback, nil
 	}
 	c, err := s.ask(s.Source, hello)
-	if err != nil && fallback != nil { // the source tells of its own failures
+	switch {
+	case err != nil && fallback != nil: // the source tells of its own failures
 		return fallback, nil
+	case errors.Is(err, errNoCertificate) && hello.ServerName != "":
+		return nil, nil // crypto/tls tells the client then that the name is unknown (RFC 6066 3)
 	}
 	return c, err
 }

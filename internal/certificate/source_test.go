@@ -63,8 +63,11 @@ func TestSourceWithNothing(t *testing.T) {
 	b.serve(settings(), func(s *Serving) {
 		s.Source = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return nil, nil }
 	})
-	if o := b.shake(b.client("one.test")); o.err == nil || !strings.Contains(o.err.Error(), errNoCertificate.Error()) {
-		t.Errorf("%v", o.err)
+	if o := b.shake(b.client("one.test")); o.told == nil || !strings.Contains(o.told.Error(), "unrecognized name") {
+		t.Errorf("a name that nobody has: %v, %v", o.err, o.told)
+	}
+	if o := b.shake(b.client("", believes)); o.err == nil || !strings.Contains(o.err.Error(), errNoCertificate.Error()) {
+		t.Errorf("no name: %v", o.err)
 	}
 }
 
