@@ -27,9 +27,8 @@ const (
 	quicStreams = 250
 	// quicHeaderBytes bounds a header before header_bytes is looked at.
 	quicHeaderBytes = 1 << 20
-	// alternativeAge is how long clients may remember that HTTP/3 is spoken, in
-	// seconds.
-	alternativeAge = 86400
+	// alternativeAge is how long clients may remember that HTTP/3 is spoken.
+	alternativeAge = 24 * time.Hour
 )
 
 // datagrams is where a listener speaks HTTP/3: a UDP socket on the port of the
@@ -76,7 +75,7 @@ func (l *Listener) speakQUIC(m *model.Listener) {
 			l.datagrams.end()
 		}
 		l.datagrams = nil
-		l.alternative.Store(nil)
+		l.alternative.Store(l.alternative.Load().gone(l.ending.Load()))
 		return
 	}
 	err := l.openQUIC()
@@ -87,16 +86,35 @@ func (l *Listener) speakQUIC(m *model.Listener) {
 		l.log.Error("a listener cannot speak HTTP/3", "listener", m.Name, "error", err)
 		return
 	}
-	alternative := fmt.Sprintf(`h3=":%d"; ma=%d`, addrPort(l.socket.Addr()).Port(), alternativeAge)
-	l.alternative.Store(&alternative)
+	value := fmt.Sprintf(`h3=":%d"; ma=%d`, addrPort(l.socket.Addr()).Port(), int(alternativeAge/time.Second))
+	l.alternative.Store(&alternative{value: value})
+}
+
+// alternative is what clients are told of HTTP/3 (RFC 7838 3).
+type alternative struct {
+	value string
+	until time.Time // zero: for ever
+}
+
+// gone is what they are told once it is not spoken any more: to forget it, for as
+// long as they may remember. A listener that ends lets them go to its successor.
+func (a *alternative) gone(ending bool) *alternative {
+	switch {
+	case a == nil || ending:
+		return nil
+	case !a.until.IsZero(): // that is said already
+		return a
+	}
+	return &alternative{"clear", time.Now().Add(alternativeAge)}
 }
 
 // altSvc is the Alt-Svc of responses over TLS, empty for none.
 func (l *Listener) altSvc() string {
-	if alternative := l.alternative.Load(); alternative != nil {
-		return *alternative
+	a := l.alternative.Load()
+	if a == nil || !a.until.IsZero() && time.Now().After(a.until) {
+		return ""
 	}
-	return ""
+	return a.value
 }
 
 // openQUIC opens the socket, unless it is open. Another process of the same user

@@ -4,11 +4,14 @@ import (
 	"fmt"
 	"io"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/quic-go/quic-go"
 	"github.com/quic-go/quic-go/http3"
 
 	"sluice/internal/message"
+	"sluice/internal/model"
 	"sluice/internal/pipeline"
 )
 
@@ -37,4 +40,30 @@ func TestClientsOfHTTP3ThatLeave(t *testing.T) {
 			t.Errorf("%v is %v, want %s", test.err, err, test.word)
 		}
 	}
+}
+
+// What clients may remember for a day they are told to forget for a day.
+func TestAlternativeThatIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newListener(&model.Listener{Name: "web", Address: "127.0.0.1:0"}, Options{})
+		told := func(want string) {
+			t.Helper()
+			if got := l.altSvc(); got != want {
+				t.Errorf("got %q, want %q", got, want)
+			}
+		}
+		told("")
+		l.alternative.Store(l.alternative.Load().gone(false))
+		told("")
+		l.alternative.Store(&alternative{value: "h3"})
+		told("h3")
+		l.alternative.Store(l.alternative.Load().gone(false))
+		time.Sleep(alternativeAge / 2)
+		l.alternative.Store(l.alternative.Load().gone(false)) // another reload
+		told("clear")
+		time.Sleep(alternativeAge/2 + 1)
+		told("")
+		l.alternative.Store((&alternative{value: "h3"}).gone(true))
+		told("")
+	})
 }

@@ -98,7 +98,7 @@ type Listener struct {
 	model     atomic.Pointer[model.Listener] // what new requests are served by
 	handshake *certificate.Handshake         // what connections over TLS begin with
 
-	alternative atomic.Pointer[string] // Alt-Svc of responses over TLS (RFC 7838); nil: none
+	alternative atomic.Pointer[alternative] // Alt-Svc of responses over TLS; nil: none
 
 	ending   atomic.Bool   // Release was called; written under mu
 	ended    chan struct{} // closed with ending
