@@ -21,10 +21,12 @@ BENCHTIME ?= 1s
 BENCHPKG  ?= ./...
 FUZZTIME  ?= 2m
 
-# Of make soak: an engine (loop, goroutine or standard; none: each), how many
-# requests are broken off at random, how many of each method meet connections
+# Of make chaos and make soak: an engine (loop, goroutine or standard; none:
+# each). Of make chaos: how many requests a second there are. Of make soak: how
+# many requests are broken off at random, how many of each method meet connections
 # that just close, and how many connections are idle. SOAKRUN picks tests.
 ENGINE    ?=
+CHAOS     ?= 500
 SOAK      ?= 1000000
 IDLE_RACE ?= 100000
 IDLE      ?= 10000
@@ -36,7 +38,7 @@ ONLY      ?=
 PROFILE   ?= -c 64
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test lint fmt docs bench microbench profile fuzz soak cover clean
+.PHONY: help run build test lint fmt docs bench microbench profile fuzz soak chaos cover clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -94,6 +96,10 @@ soak: ## run the tests of load and faults at length, on a machine with nothing e
 	@scripts/machine
 	PATH="$$PATH:/usr/sbin:/sbin" go test -race -count=1 -timeout=24h -v -run='$(SOAKRUN)' ./internal/e2e \
 		-long -engine='$(ENGINE)' -soak=$(SOAK) -idle-race=$(IDLE_RACE) -idle=$(IDLE)
+
+chaos: ## have endpoints fail under a steady load, CHAOS requests a second, on a machine with nothing else to do (ENGINE, CHAOS)
+	@scripts/machine
+	go test -race -count=1 -timeout=1h -v -run='^TestChaos$$' ./internal/e2e -long -engine='$(ENGINE)' -chaos=$(CHAOS)
 
 cover: ## run the tests and report their coverage
 	@scripts/test-setup
