@@ -101,12 +101,28 @@ func printCertificates(out *errorWriter, listeners []snapshot.ListenerStatus) {
 			if c.Kind == "authorities" {
 				names = "(authorities of clients)"
 			}
-			line(l.Name, names, c.Cert, c.NotAfter, c.Error)
+			line(l.Name, names, c.Cert, c.NotAfter, certificateFault(c.Expired, c.Certificates, c.Error))
 		}
 		for _, c := range l.ACME {
-			line(l.Name, c.Domain, "ACME", c.NotAfter, c.LastError)
+			line(l.Name, c.Domain, "ACME", c.NotAfter, certificateFault(c.Expired, 1, c.LastError))
 		}
 	}
+}
+
+// certificateFault is what is wrong with a certificate, or with the first of several
+// that ends.
+func certificateFault(expired bool, several int, failure string) string {
+	var faults []string
+	switch {
+	case expired && several > 1:
+		faults = append(faults, "one has expired")
+	case expired:
+		faults = append(faults, "expired")
+	}
+	if failure != "" {
+		faults = append(faults, failure)
+	}
+	return strings.Join(faults, "; ")
 }
 
 // printUpstreams prints the endpoints, and which of them get attempts.

@@ -24,8 +24,10 @@ func TestStatusOfCertificates(t *testing.T) {
 			Certificates: []certificate.Status{
 				{Kind: "certificate", Cert: "/c.pem", Names: []string{"a.test", "b.test"}, NotAfter: end},
 				{Kind: "authorities", Cert: "/ca.pem", NotAfter: end, Error: "gone"},
+				{Kind: "certificate", Cert: "/old.pem", Names: []string{"old.test"}, NotAfter: end, Expired: true},
+				{Kind: "authorities", Cert: "/old-ca.pem", NotAfter: end, Certificates: 2, Expired: true},
 			},
-			ACME: []acme.Status{{Domain: "c.test", LastError: "refused"}},
+			ACME: []acme.Status{{Domain: "c.test", LastError: "refused"}, {Domain: "d.test", NotAfter: end, Expired: true, LastError: "unreachable"}},
 		},
 	}})
 	if err != nil {
@@ -36,6 +38,9 @@ func TestStatusOfCertificates(t *testing.T) {
 		"web a.test,b.test /c.pem 2030-01-02T03:04:05Z",
 		"web (authorities of clients) /ca.pem 2030-01-02T03:04:05Z gone",
 		"web c.test ACME none yet refused",
+		"web old.test /old.pem 2030-01-02T03:04:05Z expired",
+		"web (authorities of clients) /old-ca.pem 2030-01-02T03:04:05Z one has expired",
+		"web d.test ACME 2030-01-02T03:04:05Z expired; unreachable",
 	} {
 		if !strings.Contains(strings.Join(strings.Fields(got), " "), want) {
 			t.Errorf("%q is not in:\n%s", want, text.String())

@@ -39,6 +39,10 @@ import (
 // LetsEncrypt is the directory where the model names none.
 const LetsEncrypt = certmagic.LetsEncryptProductionCA
 
+// adviceEarly is how long before the time that a directory advises certmagic takes
+// it to have come: the time between its own looks, of which nothing else depends.
+const adviceEarly = 5 * time.Second
+
 // Options are what a Manager needs from outside.
 type Options struct {
 	Log *slog.Logger
@@ -133,7 +137,7 @@ func (m *Manager) Start() error {
 	var idle *certmagic.Config
 	m.cache = certmagic.NewCache(certmagic.CacheOptions{
 		GetConfigForCert:   func(certmagic.Certificate) (*certmagic.Config, error) { return idle, nil },
-		RenewCheckInterval: m.pace.check,
+		RenewCheckInterval: min(m.pace.check, adviceEarly),
 		Logger:             zapLog,
 	})
 	config := certmagic.Config{
@@ -202,6 +206,8 @@ type Status struct {
 	Domain string `json:"domain"`
 	// NotAfter is the end of the certificate that is shown; zero: there is none.
 	NotAfter time.Time `json:"not_after,omitzero"`
+	// Expired says that this is over.
+	Expired bool `json:"expired,omitempty"`
 	// LastError is why the last try to load, obtain or renew it failed; empty
 	// once one succeeds.
 	LastError string `json:"last_error,omitempty"`

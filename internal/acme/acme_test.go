@@ -174,6 +174,51 @@ func TestRenewal(t *testing.T) {
 	}
 }
 
+// A certificate that lives for seconds is renewed in time at the usual pace.
+func TestRenewalOfShortLives(t *testing.T) {
+	s := newSite(t)
+	d := newDirectory(t, s, 15*time.Second)
+	d.start()
+	p := quick()
+	p.check = usualPace().check
+	m, _ := s.serve(t, d.settings(t.TempDir(), domain), Options{}, p)
+	first := obtained(t, s, domain, d.issuedBy())
+	waitFor(t, "another certificate is shown", func() bool {
+		return obtainedAtOnce(t, s).SerialNumber.Cmp(first.SerialNumber) != 0
+	})
+	if second := obtainedAtOnce(t, s); second.NotBefore.After(first.NotAfter) || m.Status()[0].Expired {
+		t.Errorf("the first ended at %v, the second began at %v", first.NotAfter, second.NotBefore)
+	}
+}
+
+// How long a certificate is left alone.
+func TestNextLook(t *testing.T) {
+	now := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+	for name, c := range map[string]struct {
+		begin, end, advised time.Duration // from now; 0: nothing is advised
+		want                time.Duration
+	}{
+		"new, of 90 days":            {0, 2160 * time.Hour, 0, 720 * time.Hour},
+		"of six days":                {-72 * time.Hour, 72 * time.Hour, 0, 24 * time.Hour},
+		"new, of a minute":           {0, time.Minute, 0, 20 * time.Second},
+		"soon due":                   {-35 * time.Second, 25 * time.Second, 0, 5 * time.Second},
+		"soon advised":               {0, time.Minute, 10 * time.Second, 10 * time.Second},
+		"due already":                {-50 * time.Second, 10 * time.Second, 0, 3 * time.Second},
+		"advised to renew at once":   {0, 2160 * time.Hour, -time.Hour, 108 * time.Hour},
+		"ended, as the clock has it": {-2160 * time.Hour, -time.Hour, 0, 2159 * time.Hour / 20},
+		"of two seconds":             {0, 2 * time.Second, 0, time.Second},
+	} {
+		shown := &certificate{}
+		shown.Leaf = &x509.Certificate{NotBefore: now.Add(c.begin), NotAfter: now.Add(c.end)}
+		if c.advised != 0 {
+			shown.renewal.SelectedTime = now.Add(c.advised)
+		}
+		if got := shown.next(now); got.Round(time.Second) != c.want.Round(time.Second) {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
+		}
+	}
+}
+
 // Without advice of the directory the last third of a life is for renewal.
 func TestRenewalWithoutAdvice(t *testing.T) {
 	s := newSite(t)

@@ -18,7 +18,7 @@ import (
 
 // pace is how often and how long things are tried.
 type pace struct {
-	check     time.Duration // between looks at whether a certificate is due
+	check     time.Duration // the longest between looks at whether a certificate is due
 	order     time.Duration // the longest that one order may take, its lock included
 	orders    int           // at once
 	firstLoad time.Duration // how long Start waits for the storage
@@ -216,7 +216,7 @@ func (n *name) settle(ctx context.Context, err error) time.Duration {
 	if err == nil {
 		n.failures = 0
 		n.nextTry = shown.due()
-		return n.manager.pace.check
+		return min(n.manager.pace.check, shown.next(time.Now()))
 	}
 	n.failures++
 	wait := n.manager.pace.unreached.after(n.failures)
@@ -247,6 +247,16 @@ func (c *certificate) due() time.Time {
 	return c.Leaf.NotAfter.Add(-time.Duration(float64(c.Lifetime()) * certmagic.DefaultRenewalWindowRatio))
 }
 
+// next is how long a certificate may be left alone: until it is due, and for a third
+// of the life that it has left, so that of short-lived ones a few tries fit in. One
+// that is due as soon as it comes, as where the clock is wrong, must not make orders
+// follow each other.
+func (c *certificate) next(now time.Time) time.Duration {
+	const share, least = 20, time.Second
+	wait := min(c.due().Sub(now), c.Leaf.NotAfter.Sub(now)/3)
+	return max(wait, c.Lifetime()/share, least)
+}
+
 // certificate is what a handshake gets.
 func (n *name) certificate() (*tls.Certificate, error) {
 	if shown := n.shown.Load(); shown != nil {
@@ -273,7 +283,7 @@ func (n *name) status() Status {
 	defer n.mu.Unlock()
 	status := Status{Domain: n.domain, NextTry: n.nextTry}
 	if shown := n.shown.Load(); shown != nil {
-		status.NotAfter = shown.Leaf.NotAfter
+		status.NotAfter, status.Expired = shown.Leaf.NotAfter, shown.Expired()
 	}
 	if n.lastErr != nil {
 		status.LastError = n.lastErr.Error()

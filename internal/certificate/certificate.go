@@ -151,11 +151,13 @@ func (s *Set) refresh() {
 // Status is the set for people: its files in the order of the configuration, the
 // authorities last.
 func (s *Set) Status() []Status {
+	now := time.Now()
 	all := make([]Status, 0, len(s.pairs)+1)
 	for _, p := range s.pairs {
 		status := p.status()
 		if c := p.Certificate(); c != nil {
 			status.describe(c.Leaf)
+			status.Expired = now.After(status.NotAfter)
 		}
 		all = append(all, status)
 	}
@@ -168,6 +170,7 @@ func (s *Set) Status() []Status {
 					status.NotBefore, status.NotAfter = c.NotBefore, c.NotAfter
 				}
 			}
+			status.Expired = now.After(status.NotAfter)
 		}
 		all = append(all, status)
 	}

@@ -18,9 +18,11 @@ type Status struct {
 	// NotAfter is when the certificate ends; of authorities, when the first of
 	// them does. Zero where there is none.
 	NotAfter time.Time `json:"not_after,omitzero"`
-	Issuer   string    `json:"issuer,omitempty"`
-	Serial   string    `json:"serial,omitempty"`   // in lower-case hex
-	KeyType  string    `json:"key_type,omitempty"` // ECDSA, RSA or Ed25519
+	// Expired says that this is over.
+	Expired bool   `json:"expired,omitempty"`
+	Issuer  string `json:"issuer,omitempty"`
+	Serial  string `json:"serial,omitempty"`   // in lower-case hex
+	KeyType string `json:"key_type,omitempty"` // ECDSA, RSA or Ed25519
 	// Certificates is how many authorities there are.
 	Certificates int       `json:"certificates,omitempty"`
 	Loaded       time.Time `json:"loaded,omitzero"` // when it was taken up

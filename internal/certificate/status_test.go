@@ -1,0 +1,26 @@
+package certificate
+
+import (
+	"crypto/x509"
+	"testing"
+	"time"
+
+	"sluice/internal/model"
+)
+
+// What has expired is said to have, of authorities if one of them has.
+func TestStatusOfWhatHasExpired(t *testing.T) {
+	b := newBed(t)
+	defer b.end()
+	past := func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) }
+	good, old := b.ca.issue("one.test"), b.ca.issueFor(newKey(t), past, "two.test")
+	b.write("ca.pem", append(good.cert, old.cert...))
+	m := settings(b.save("good", good), b.save("old", old))
+	m.ClientAuth = model.ClientAuth{Mode: model.ClientAuthOptional, CA: b.path("ca.pem")}
+	b.serve(m)
+	for i, want := range []bool{false, true, true} {
+		if status := b.set.Status()[i]; status.Expired != want || status.Error != "" {
+			t.Errorf("%+v, want expired %v", status, want)
+		}
+	}
+}
