@@ -23,6 +23,14 @@ type adapter struct {
 func (a *adapter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c, _ := r.Context().Value(connKey{}).(*conn)
 	many := multiplexedOf(r)
+	if many != nil && many.heads != nil {
+		if stream, ok := streamOf(r); ok {
+			if !many.heads.begin(stream) {
+				panic(http.ErrAbortHandler)
+			}
+			defer many.heads.end(stream)
+		}
+	}
 	if c != nil && c.closed.Load() {
 		panic(http.ErrAbortHandler) // a request that was buffered when the connection ended
 	}

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/quic-go/quic-go/http3"
+
 	"sluice/internal/message"
 	"sluice/internal/model"
 	"sluice/internal/pipeline"
@@ -31,6 +33,7 @@ type body struct {
 	limit     int64 // of bytes; 0: none
 	pace      pace
 	halfClose bool
+	framed    bool // of HTTP/3, where a client that leaves ends its stream otherwise than a body
 
 	mu       sync.Mutex
 	over     sync.Cond // reading has become false
@@ -49,7 +52,7 @@ func newBody(t *turn, m *model.Listener) *body {
 	b := &body{
 		inner: t.r.Body, deadline: t.rc.SetReadDeadline, length: t.r.ContentLength,
 		gone: func() bool { return t.r.Context().Err() != nil }, trailers: func() message.Fields { return trailerFields(t.r) },
-		limit: m.Limits.Body, pace: pace{m.Timeouts.MinBodyRate, t.listener.limits.bodyGrace, t.listener.limits.bodyCredit}, halfClose: m.HalfClose,
+		limit: m.Limits.Body, pace: pace{m.Timeouts.MinBodyRate, t.listener.limits.bodyGrace, t.listener.limits.bodyCredit}, halfClose: m.HalfClose, framed: t.r.ProtoMajor == 3,
 	}
 	if t.r.ProtoAtLeast(1, 1) && t.r.Header.Get("Expect") != "" { // net/http lets 100-continue alone pass
 		b.proceed = t.proceed
@@ -139,6 +142,7 @@ func (b *body) leave(n int, err error, waited time.Duration) (int, error) {
 // request's context before it returns an error of the connection.
 func (b *body) classify(err error) *pipeline.Error {
 	var broken *net.OpError
+	var own *http3.Error
 	ended := errors.Is(err, io.ErrUnexpectedEOF)
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
@@ -147,6 +151,8 @@ func (b *body) classify(err error) *pipeline.Error {
 		return refusalOver(err)
 	case leftQUIC(err):
 		return pipeline.NewError(pipeline.ClientClosed, fmt.Errorf("%w: %w", pipeline.ErrClientGone, err))
+	case b.framed && !errors.As(err, &own):
+		return pipeline.NewError(pipeline.BadRequest, fmt.Errorf("the body is malformed: %w", err))
 	case b.halfClose && (ended || b.gone() && !errors.As(err, &broken)):
 		return pipeline.NewError(pipeline.BadRequest, fmt.Errorf("the body is incomplete: %w", err))
 	case ended, b.gone(), errors.As(err, &broken):

@@ -11,13 +11,13 @@ import (
 	"sluice/internal/pipeline"
 )
 
-// refused notes a request of HTTP/2 that no handler is given: the client is told
-// by the reset of its stream, or by the end of the connection.
-func (c *multiplexed) refused(r *http.Request, why error) {
+// refused notes a request of HTTP/2 or 3 that no handler is given: the client is
+// told by the reset of its stream, or by the end of the connection.
+func (c *multiplexed) refused(r *http.Request, why *pipeline.Error) {
 	l := c.listener
 	x := pipeline.NewExchange(context.Background(), newRequest(r), l.model.Load(), c.peer, time.Now())
 	x.Local, x.ClientCertificate = c.local, c.certificate
-	pipeline.Fail(x, refusalOver(why))
+	pipeline.Fail(x, why)
 	_ = x.Response.Close() // nobody reads it
 	l.done(x)
 }

@@ -25,6 +25,7 @@ type multiplexed struct {
 	certificate *message.ClientCertificate // the client's, verified; nil: none
 	retires     func()                     // takes no request any more, as the client is told; those under way finish
 	ends        func()                     // ends the connection
+	heads       *heads                     // of HTTP/3; nil: of HTTP/2
 	lasts       bool                       // it does not end by itself once it is retired
 
 	mu      sync.Mutex
@@ -56,7 +57,7 @@ func (c *client) multiplex(in *input, m *model.Listener) {
 	}
 	options.Handler = &adapter{listener: l}
 	options.Oversized = &adapter{listener: l, oversized: true}
-	options.Refused = next.refused
+	options.Refused = func(r *http.Request, why error) { next.refused(r, refusalOver(why)) }
 	options.Context = context.WithValue(context.Background(), connKey{}, next)
 	options.Buffers, options.Log = l.streams, l.log
 	conn := h2.NewConn(inner, options)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/quic-go/quic-go"
 	"github.com/quic-go/quic-go/http3"
+	"github.com/quic-go/quic-go/qlogwriter"
 
 	"sluice/internal/certificate"
 	"sluice/internal/message"
@@ -219,7 +220,10 @@ func (b *begun) Read(p []byte) (int, error) {
 // config is that of a new connection.
 func (d *datagrams) config() *quic.Config {
 	m := d.listener.model.Load()
-	c := &quic.Config{HandshakeIdleTimeout: m.Timeouts.ReadHeader, MaxIdleTimeout: m.Timeouts.Idle, MaxIncomingStreams: quicStreams}
+	c := &quic.Config{
+		Tracer:               func(context.Context, bool, quic.ConnectionID) qlogwriter.Trace { return newHeads() },
+		HandshakeIdleTimeout: m.Timeouts.ReadHeader, MaxIdleTimeout: m.Timeouts.Idle, MaxIncomingStreams: quicStreams,
+	}
 	if c.MaxIdleTimeout == 0 {
 		c.MaxIdleTimeout = math.MaxInt64
 	}
@@ -264,6 +268,11 @@ func (d *datagrams) take(conn *quic.Conn) {
 	c.local = func() netip.AddrPort { return addrPort(conn.LocalAddr()) }
 	c.certificate = certificate.Client(conn.ConnectionState().TLS)
 	c.verified.Store(c.certificate != nil)
+	trace, ok := conn.QlogTrace().(*heads)
+	if !ok {
+		panic("BUG: a connection of HTTP/3 without its trace")
+	}
+	c.heads, trace.refused = trace, c.refused
 	server := &http3.Server{
 		Handler: &adapter{listener: l}, IdleTimeout: m.Timeouts.Idle, MaxHeaderBytes: quicHeaderBytes, Logger: l.log,
 		ConnContext: func(ctx context.Context, _ *quic.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
@@ -287,6 +296,7 @@ func (d *datagrams) take(conn *quic.Conn) {
 		}
 		c.catchUp()
 		_ = server.ServeQUICConn(conn) // however it ended
+		c.heads.over()
 		c.ends()
 	}()
 }
