@@ -162,7 +162,18 @@ const (
 	fromPeer       = "received from peer"
 	tooLarge       = "http2: request header list larger than peer's advertised limit"
 	stopped        = "http2: aborting request body write"
+	tooLong        = "net/http: server replied with more than declared Content-Length; truncated"
 )
+
+// believable is how much of what was read with an error is passed on. Of a response
+// that is longer than it said the end is kept back: with it the client would take the
+// response for whole (RFC 9113 8.1.1).
+func believable(n int, err error) int {
+	if err != nil && err.Error() == tooLong {
+		return 0
+	}
+	return n
+}
 
 // unprocessed tells whether the endpoint has not processed the request (RFC 9113
 // 8.7): it refused the stream, or its GOAWAY names an earlier one as the last (6.8);

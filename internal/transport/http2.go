@@ -139,6 +139,7 @@ func (in *incoming) Read(p []byte) (int, error) {
 	if err == nil {
 		return n, nil
 	}
+	n = believable(n, err)
 	if !errors.Is(err, io.EOF) {
 		err = in.failure(in.ctx, err)
 	}

@@ -242,6 +242,7 @@ func (r *relay) pump(ctx context.Context, source io.Reader) {
 		room := r.buffer[at:min(at+free, bufferSize)]
 		r.mu.Unlock()
 		n, err := source.Read(room)
+		n = believable(n, err)
 		if err != nil && !errors.Is(err, io.EOF) {
 			err = r.failure(ctx, err)
 		}
