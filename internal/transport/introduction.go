@@ -32,7 +32,9 @@ func introduction(version string, try *pipeline.Attempt) string {
 	var source, destination net.Addr
 	if client := try.Client; client.IsValid() {
 		local := try.Local
-		if address := local.Addr().Unmap(); !local.IsValid() || address.Is4() != client.Addr().Unmap().Is4() {
+		if !local.IsValid() || client.Addr().Unmap().Is4() && !local.Addr().Unmap().Is4() {
+			// An IPv4 address beside one of IPv6 would be mapped to that (RFC 4291
+			// 2.5.5.2): fine for ours, but nobody would know the client by it.
 			local = netip.AddrPortFrom(unspecified(client.Addr()), local.Port())
 		}
 		source, destination = net.TCPAddrFromAddrPort(client), net.TCPAddrFromAddrPort(local)
