@@ -68,8 +68,8 @@ func (g *Group) spare(now time.Time) bool {
 	return all > 0 && share(out+1, all) <= g.Outlier.MaxEjected
 }
 
-// share is a part of all. It is compared as it is: 11 of 20 is 55%, and 0.55 times 20
-// is more than 11.
+// share is a part of all. It is compared as it is: 7 of 25 is 28%, and 0.28 times 25
+// is more than 7.
 func share(part, all int) float64 { return float64(part) / float64(all) }
 
 func failures(n int) string {

@@ -94,26 +94,26 @@ func TestWhatCountsForEjection(t *testing.T) {
 func TestEjectionByRate(t *testing.T) {
 	now := time.Now()
 	for _, test := range []struct {
-		failures [3]int // of 20 answers of each endpoint, the last ones
+		failures [3]int // of 25 answers of each endpoint, the last ones
 		share    float64
 		want     string
 	}{
-		{[3]int{0, 11, 0}, .55, "ejected b: 11 of the last 10s' 20 requests failed"}, // 0.55 times 20 is more than 11
-		{[3]int{0, 10, 0}, .55, ""},
-		{[3]int{2, 10, 3}, .5, "ejected b: 10 of the last 10s' 20 requests failed"},
-		{[3]int{12, 12, 12}, .5, ""}, // it is not the endpoint that is at fault
+		{[3]int{0, 7, 0}, .28, "ejected b: 7 of the last 10s' 25 requests failed"}, // 0.28 times 25 is more than 7
+		{[3]int{0, 6, 0}, .28, ""},
+		{[3]int{2, 13, 3}, .5, "ejected b: 13 of the last 10s' 25 requests failed"},
+		{[3]int{15, 15, 15}, .5, ""}, // it is not the endpoint that is at fault
 	} {
 		var told events
-		g, _ := acquireTold(t, new(lease.Registry), of("a=1 b=1 c=1", outlier(0, rate(test.share, 20))), nowhere(), told.observe)
-		for i := range 60 {
+		g, _ := acquireTold(t, new(lease.Registry), of("a=1 b=1 c=1", outlier(0, rate(test.share, 25))), nowhere(), told.observe)
+		for i := range 75 {
 			status := 200
-			if i/3 >= 20-test.failures[i%3] {
+			if i/3 >= 25-test.failures[i%3] {
 				status = 503
 			}
 			answered(t, g, status, now)
-			if early := told.take(); i < 57 && len(early) > 0 {
+			if early := told.take(); i < 72 && len(early) > 0 {
 				t.Fatalf("%+v: %q before there were enough requests", test, early)
-			} else if i == 58 && strings.Join(early, ", ") != test.want {
+			} else if i == 73 && strings.Join(early, ", ") != test.want {
 				t.Errorf("%+v: %q", test, early)
 			}
 		}
@@ -161,8 +161,8 @@ func TestNoMoreAreEjectedThanMayBe(t *testing.T) {
 		{"a=1 b=1 c=1", .5, 1},
 		{"a=1 b=1 c=1", 1, 3},
 		{"a=1", .5, 0},
-		{"a=1 b=1 c=0 d=0", .5, 1},                         // those that get nothing do not count
-		{"a=1 b=1 c=1 d=1 e=1 f=1 g=1 h=1 i=1 j=1", .7, 7}, // 0.7 times 10 is not quite 7
+		{"a=1 b=1 c=0 d=0", .5, 1},             // those that get nothing do not count
+		{strings.Repeat("a=1 ", 100), .29, 29}, // 0.29 times 100 is not quite 29
 	} {
 		var told events
 		m := of(test.endpoints, outlier(1, func(o *model.OutlierDetection) { o.MaxEjected = test.most }))
@@ -202,7 +202,7 @@ func TestEjectedEndpointsStartSlowly(t *testing.T) {
 // prolong it.
 func TestPanicWithEjection(t *testing.T) {
 	var told events
-	g, _ := acquireTold(t, new(lease.Registry), of("a=1 b=1 c=1", outlier(1), panicBelow(.6)), nowhere(), told.observe)
+	g, _ := acquireTold(t, new(lease.Registry), of("a=1 b=1 c=1", outlier(1, func(o *model.OutlierDetection) { o.MaxEjected = 1 }), panicBelow(.6)), nowhere(), told.observe)
 	now := time.Now()
 	fail(t, g, "a", 1, now)
 	if g.Status(now).Panicking {
