@@ -122,7 +122,7 @@ func TestUpgradesNeedHTTP1(t *testing.T) {
 		request.Fields.Add("Connection", "Upgrade")
 		request.Fields.Add("Upgrade", "websocket")
 		e := wantError(t, fails(t.Context(), t, reach(t, upstream, endpoint, Observer{}), request), pipeline.UpstreamProtocol)
-		if e.Status != http.StatusBadGateway || !strings.Contains(e.Error(), "HTTP/1.1") {
+		if e.Status != http.StatusBadGateway || !strings.Contains(e.Error(), "HTTP/1.1") || !strings.Contains(e.Detail, "HTTP/1.1") {
 			t.Error(&e)
 		}
 	})

@@ -20,6 +20,13 @@ import (
 // (RFC 8441) is not made of them.
 var errUpgrade = errors.New("an upgrade needs HTTP/1.1, and the endpoint is spoken to by HTTP/2 alone")
 
+// upgradeRefused is the error of such a request: the endpoint was not asked.
+func upgradeRefused() error {
+	err := pipeline.NewError(pipeline.UpstreamProtocol, errUpgrade)
+	err.Detail = "An upgrade needs HTTP/1.1 to the upstream, which is spoken to by HTTP/2."
+	return err
+}
+
 // RoundTrip does what pipeline.Transport asks for. Attempts of an executor do all
 // that touches the client by its tasks (relay).
 func (p *sharing) RoundTrip(ctx context.Context, try *pipeline.Attempt) error {
@@ -56,7 +63,7 @@ func (p *sharing) prepare(ctx context.Context, try *pipeline.Attempt, body io.Re
 	case err != nil:
 		return nil, false, err
 	case try.Request.Fields.Has(message.Upgrade):
-		return nil, false, pipeline.NewError(pipeline.UpstreamProtocol, errUpgrade)
+		return nil, false, upgradeRefused()
 	case ctx.Err() != nil:
 		return nil, false, ended(ctx)
 	}
