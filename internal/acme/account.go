@@ -48,7 +48,7 @@ func (i *issuer) account(ctx context.Context, client *acmez.Client) (rfc8555.Acc
 		fresh.Contact = []string{"mailto:" + i.email}
 	}
 	if fresh, err = client.NewAccount(ctx, fresh); err != nil {
-		return rfc8555.Account{}, fmt.Errorf("%s: register an account: %w", i.directory, err)
+		return rfc8555.Account{}, fmt.Errorf("%s: register an account: %w", i.directory, explained(err))
 	}
 	if err := i.storeAccount(ctx, fresh); err != nil {
 		return rfc8555.Account{}, fmt.Errorf("store the account: %w", err)

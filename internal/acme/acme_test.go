@@ -5,8 +5,10 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -331,6 +333,26 @@ func TestDirectoryThatRefuses(t *testing.T) {
 		status := m.Status()[0]
 		return strings.Contains(status.LastError, "rejectedIdentifier") && time.Until(status.NextTry) > 50*time.Minute
 	})
+}
+
+// A URL that leads to something else is told of in plain words.
+func TestDirectoryThatIsNone(t *testing.T) {
+	s := newSite(t)
+	page := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		_, _ = io.WriteString(w, "<p>welcome")
+	}))
+	defer page.Close()
+	roots := filepath.Join(t.TempDir(), "roots.pem")
+	writePEM(t, roots, "CERTIFICATE", page.Certificate().Raw)
+	settings := model.ACME{Domains: []string{domain}, Directory: page.URL, CAFile: roots, Storage: t.TempDir()}
+	m, end := s.serve(t, settings, Options{}, quick())
+	defer end()
+	waitFor(t, "the status tells of it", func() bool { return m.Status()[0].LastError != "" })
+	want := page.URL + `: register an account: this is not the URL of an ACME directory: it answers with "text/html", not with application/json`
+	if got := m.Status()[0].LastError; !strings.Contains(got, want) {
+		t.Errorf("got %s", got)
+	}
 }
 
 // While orders fail, another instance's certificate is taken from the storage.

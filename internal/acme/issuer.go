@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/caddyserver/certmagic"
@@ -110,9 +111,21 @@ func (i *issuer) order(ctx context.Context, client *acmez.Client, account rfc855
 	parameters.Replaces, _ = ctx.Value(replacesKey{}).(*x509.Certificate)
 	chains, err := client.ObtainCertificate(ctx, parameters)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", i.directory, err)
+		return nil, fmt.Errorf("%s: %w", i.directory, explained(err))
 	}
 	return chains, nil
+}
+
+// explained is an error of the client in plain words where its own are about
+// itself: what was asked is no directory (RFC 8555 7.1.1).
+func explained(err error) error {
+	text := err.Error()
+	if !strings.HasSuffix(text, " but target container is not io.Writer: *acme.Directory") {
+		return err
+	}
+	_, kind, _ := strings.Cut(text, "response Content-Type is ")
+	kind, _, _ = strings.Cut(kind, " but target")
+	return fmt.Errorf("this is not the URL of an ACME directory: it answers with %q, not with application/json", kind)
 }
 
 // GetRenewalInfo asks when a certificate is to be renewed (RFC 9773). It is a
