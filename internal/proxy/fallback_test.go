@@ -1,8 +1,10 @@
 package proxy_test
 
 import (
+	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"sluice/internal/lease"
@@ -65,6 +67,52 @@ func TestFallbackToAnotherUpstream(t *testing.T) {
 		if x := f.over(); x.Attempts != 2 || x.Upstream != "other" || valueOf(head, "X-Sluice-Attempts") != "2" {
 			t.Errorf("%d attempts at %s: %s", x.Attempts, x.Upstream, head)
 		}
+	})
+}
+
+// behindBreaker is a route to an upstream with a circuit breaker, over a transport
+// that stands in.
+func behindBreaker(t *testing.T, breaker *model.CircuitBreaker, fallback pipeline.Handler, list ...step) *gateway {
+	t.Helper()
+	set := new(lease.Registry).NewSet()
+	t.Cleanup(set.Release)
+	m := &model.Upstream{Name: "up", Endpoints: endpointsOf(1), Breaker: breaker}
+	transport := &steps{list: list}
+	group := upstream.Acquire(set, m, upstream.Connect{Transport: func(*lease.Set, *model.Upstream, model.Endpoint) pipeline.Transport { return onContext{transport} }}, nil)
+	route := retrying(upTo(5))
+	route.Upstream = m
+	return &gateway{t, route, group, proxy.New(route, []proxy.Side{{Group: group, Fallback: fallback}}, proxy.Gateway{})}
+}
+
+// TestBreakerThatOpensInAPause ends what was tried already, without the fallback.
+func TestBreakerThatOpensInAPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := behindBreaker(t, breaking(model.ScopeUpstream), replying("instead"), answers(0, 503, "Retry-After: 5"), fails(0, pipeline.UpstreamReset, false))
+		time.AfterFunc(2*time.Second, func() { _ = g.Serve(exchange(t.Context(), get("/"))) })
+		x := exchange(t.Context(), get("/"))
+		g.fail(x, pipeline.CircuitOpen, 503)
+		if x.Attempts != 1 {
+			t.Errorf("%d attempts", x.Attempts)
+		}
+		g.idle()
+	})
+}
+
+// TestPanicGivesAProbeBack, or the circuit breaker would never close again.
+func TestPanicGivesAProbeBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		breaker := breaking(model.ScopeUpstream)
+		breaker.OpenFor = time.Second
+		panics := func(context.Context, *message.Request) (*message.Response, error) { panic("deliberate") }
+		g := behindBreaker(t, breaker, nil, fails(0, pipeline.UpstreamReset, false), panics, answers(0, 200))
+		g.fail(exchange(t.Context(), get("/")), pipeline.UpstreamReset, 502)
+		time.Sleep(time.Second)
+		func() {
+			defer func() { _ = recover() }()
+			_ = g.Serve(exchange(t.Context(), get("/")))
+		}()
+		g.pass(exchange(t.Context(), get("/")))
+		g.idle()
 	})
 }
 

@@ -165,3 +165,45 @@ func TestReadIsTakenOver(t *testing.T) {
 		t.Errorf("the first one got %v", err)
 	}
 }
+
+// ending is a body that is at its end once it is closed, and not before.
+type ending chan struct{}
+
+func (e ending) Read([]byte) (int, error) {
+	<-e
+	return 0, io.EOF
+}
+
+func (e ending) Close() error {
+	close(e)
+	return nil
+}
+
+// TestReadForOneAttemptAlone is no other's: what was closed meanwhile is not at its
+// end, whatever it says.
+func TestReadForOneAttemptAlone(t *testing.T) {
+	f := uploadOf(make(ending), 1000, &model.Retry{Attempts: 3, Body: 100})
+	read := make(chan error)
+	go func() {
+		_, err := f.body().Read(make([]byte, 10))
+		read <- err
+	}()
+	reading := func() bool {
+		f.kept.mu.Lock()
+		defer f.kept.mu.Unlock()
+		return f.kept.reading
+	}
+	for !reading() {
+		runtime.Gosched()
+	}
+	if f.kept.rewind() {
+		t.Error("it is sent again while it is read")
+	}
+	if err := f.body().Close(); err != nil {
+		t.Error(err)
+	}
+	<-read
+	if f.kept.rewind() {
+		t.Error("it is sent again, and is not whole")
+	}
+}

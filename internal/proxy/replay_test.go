@@ -154,8 +154,10 @@ func TestBodyOnItsWay(t *testing.T) {
 			t.Helper()
 			t.Run(name, func(t *testing.T) {
 				first, got := takingThen(t, len(c.sent), c.text)
+				asked := make(chan bool, 10)
 				second := scripted(t, func(p *peer) {
 					head := p.head()
+					asked <- true
 					if strings.Contains(head, "chunked") {
 						p.say(say("200 OK", unchunked(p)))
 						return
@@ -177,6 +179,7 @@ func TestBodyOnItsWay(t *testing.T) {
 					f.over()
 					return
 				}
+				within(t, "the second attempt", asked) // which the client's silence does not hold up
 				client.say(c.rest)
 				head, body := f.answer(client)
 				f.check(head, body, 200, "hello world")

@@ -71,7 +71,7 @@ func (f *forward) move(err error, now time.Time) bool {
 		return false // the client has left
 	}
 	s := f.other(now)
-	if s == nil {
+	if s == nil || s.admit(f.x) != nil {
 		return false
 	}
 	if f.repeats != nil {
@@ -98,7 +98,7 @@ func (f *forward) again(err error, now time.Time) (pause time.Duration, again bo
 	}
 	f.tried = append(f.tried, f.turn.Endpoint)
 	next := f.side
-	if s := f.other(now); s != nil {
+	if s := f.other(now); s != nil && s.admit(f.x) == nil {
 		next = s
 	}
 	fresh := next.Group.Available(f.tried, now)

@@ -427,3 +427,43 @@ func TestClientsBodyIsClosedOnce(t *testing.T) {
 type failingReader struct{ err error }
 
 func (r failingReader) Read([]byte) (int, error) { return 0, r.err }
+
+// TestFaultsOfClients are none that another endpoint mends.
+func TestFaultsOfClients(t *testing.T) {
+	g := forward(t, retrying(func(r *model.Retry) { r.On.Status = []int{413} }), &steps{list: []step{fails(0, pipeline.BodyTooLarge, true)}}, endpointsOf(2)...)
+	x := exchange(t.Context(), get("/"))
+	g.fail(x, pipeline.BodyTooLarge, 413)
+	if x.Attempts != 1 {
+		t.Errorf("%d attempts", x.Attempts)
+	}
+	g.idle()
+}
+
+// TestTimeThatIsOver is over also for what was never sent.
+func TestTimeThatIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		connecting := func(ctx context.Context, _ *message.Request) (*message.Response, error) {
+			<-ctx.Done()
+			e := pipeline.NewError(pipeline.UpstreamTimeout, nil)
+			e.Unsent = true
+			return nil, e
+		}
+		g := forward(t, limited(model.RouteTimeouts{Response: s}, upTo(9)), &steps{list: []step{connecting}}, endpointsOf(9)...)
+		x := exchange(t.Context(), get("/"))
+		g.fail(x, pipeline.UpstreamTimeout, 504)
+		if x.Attempts != 1 {
+			t.Errorf("%d attempts", x.Attempts)
+		}
+		g.idle()
+	})
+}
+
+// TestErrorsThatAreShared are not changed: many exchanges may have one.
+func TestErrorsThatAreShared(t *testing.T) {
+	shared := pipeline.NewError(pipeline.UpstreamConnect, nil)
+	g := forward(t, retrying(), &steps{list: []step{func(context.Context, *message.Request) (*message.Response, error) { return nil, shared }}}, endpointsOf(2)...)
+	err := g.Serve(exchange(t.Context(), get("/", "X-Sluice-Attempts: ?")))
+	if e := pipeline.AsError(err); e == nil || e.Fields.Get(message.XSluiceAttempts) != "2" || len(shared.Fields) != 0 {
+		t.Errorf("%v, and the shared one has %q", err, fieldText(shared.Fields))
+	}
+}

@@ -22,6 +22,14 @@ func newSide(s *Side) *side {
 	return &side{s, xxhash.Sum64String("side\n" + s.Group.Name() + "\n" + s.Version)}
 }
 
+// admit asks whether an exchange may come to the side.
+func (s *side) admit(x *pipeline.Exchange) error {
+	if s.Admit == nil {
+		return nil
+	}
+	return s.Admit(x)
+}
+
 // side chooses the upstream of an exchange: the version that the client asks for;
 // else by who it is, so that it stays, by weighted rendezvous hashing; else at
 // random (SPEC 3).

@@ -137,6 +137,9 @@ func TestFailoverOfASideWithoutEndpoints(t *testing.T) {
 		t.Errorf("without failover %d of 200 failed", failed)
 	}
 
+	d = divide(t, new(lease.Registry), failingOver(), nil, share{"v1", 1, 0}, share{"v2", 0, 1})
+	d.fail(exchange(t.Context(), get("/")), pipeline.NoEndpoint, 503) // who has no share gets none
+
 	both := failingOver()
 	d = divide(t, new(lease.Registry), both, nil, share{"v1", 1, 0}, share{"v2", 1, 0})
 	for range 20 {
