@@ -139,6 +139,26 @@ func TestBreakersOfEndpoints(t *testing.T) {
 	}
 }
 
+// The users of an endpoint whose breaker is open go evenly to the others.
+func TestUsersOfOneThatIsOpen(t *testing.T) {
+	const users = 3000
+	g, _ := acquire(t, new(lease.Registry), of("a=1 b=1 c=1", policy(model.ConsistentHash), breaker(model.ScopeEndpoint, time.Hour)))
+	was, now := homes(t, g, users), time.Now()
+	fail(t, g, "b", 2, now)
+	counts := map[string]int{}
+	for i, home := range homes(t, g, users) {
+		if was[i] == "b" {
+			counts[home]++
+		} else if home != was[i] {
+			t.Fatalf("a user of %s moves to %s", was[i], home)
+		}
+	}
+	near(t, "to a", counts["a"], counts["a"]+counts["c"], .5)
+	if counts["b"] > 0 {
+		t.Errorf("%d stay", counts["b"])
+	}
+}
+
 // A breaker goes on over reloads; one with other settings begins anew.
 func TestBreakerOutlivesSnapshots(t *testing.T) {
 	for _, scope := range []string{model.ScopeUpstream, model.ScopeEndpoint} {

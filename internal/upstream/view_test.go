@@ -244,6 +244,9 @@ func TestSlowStartOfNewEndpoints(t *testing.T) {
 		if got := shareOf(t, first, "b", 100); got != 50 {
 			t.Errorf("at first: %d%%", got)
 		}
+		if at := first.look(time.Now()).until; !at.IsZero() {
+			t.Errorf("those of the beginning start slowly, until %v", at)
+		}
 		time.Sleep(time.Minute)
 		second, next := acquire(t, &registry, of("a=1 b=1 c=1", slowStart(10*time.Second)))
 		set.Release()
