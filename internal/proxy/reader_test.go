@@ -202,7 +202,9 @@ func TestReadForOneAttemptAlone(t *testing.T) {
 	if err := f.body().Close(); err != nil {
 		t.Error(err)
 	}
-	<-read
+	if err := <-read; err == nil {
+		t.Error("it has read something")
+	}
 	if f.kept.rewind() {
 		t.Error("it is sent again, and is not whole")
 	}
