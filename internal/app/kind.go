@@ -13,6 +13,8 @@ import (
 func Kinds() []pipeline.Kind {
 	return []pipeline.Kind{
 		edit.Headers(),
+		limit.Rate(),
+		limit.Concurrency(),
 		limit.Body(),
 		access.IPFilter(),
 		grpc.Web(),

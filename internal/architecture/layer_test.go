@@ -42,6 +42,7 @@ var table = map[string]place{
 	"internal/regularfile": {layer: 0},
 
 	"internal/acme":          {layer: 2},
+	"internal/ratelimit":     {layer: 2, over: "internal/store"},
 	"internal/server":        {layer: 2},
 	"internal/transport":     {layer: 2},
 	"internal/upstream":      {layer: 2},

@@ -120,7 +120,7 @@ type upstream struct {
 	CircuitBreaker   *circuitBreaker   `config:"circuit_breaker" doc:"when the upstream gets nothing for a while" default:"off"`
 	Pool             pool              `config:"pool" doc:"connections to one endpoint; 0 is without bound"`
 	Timeouts         attemptTimeouts   `config:"timeouts" doc:"bounds of one attempt; 0: the route's timeout alone rules"`
-	RateLimit        Later             `config:"rate_limit"`
+	RateLimit        *upstreamLimit    `config:"rate_limit" doc:"how many exchanges it gets, from all routes together; more are 429" default:"any number"`
 	TLS              *clientTLS        `config:"tls" doc:"how TLS is spoken to https endpoints"`
 	ProxyProtocol    string            `config:"proxy_protocol" enum:"v1|v2" doc:"the version of the PROXY header that begins each connection, with the client's address" default:"none"`
 }

@@ -12,7 +12,7 @@ import (
 // laterKinds are the kinds of SPEC 5, so that one that is not built yet is told
 // from a misspelled one.
 var laterKinds = []string{
-	"rate_limit", "concurrency_limit", "jwt", "oidc", "api_key", "basic_auth", "hmac_auth", "rbac", "external_auth", "cors", "ip_filter",
+	"jwt", "oidc", "api_key", "basic_auth", "hmac_auth", "rbac", "external_auth", "cors", "ip_filter",
 	"body_limit", "compress", "headers", "mirror", "fault", "cache", "wasm", "grpc_json",
 }
 
@@ -168,7 +168,7 @@ func (b *chainBuilder) chain(steps []step, from string) (chain []model.Middlewar
 		if m.broken || s.broken {
 			continue
 		}
-		chain = append(chain, model.Middleware{Kind: m.kind, Name: s.name, From: origin, Settings: m.settings, Position: s.position()})
+		chain = append(chain, model.Middleware{Kind: m.kind, Name: s.name, From: origin, Place: i, Settings: m.settings, Position: s.position()})
 		used = append(used, m)
 	}
 	return chain, used

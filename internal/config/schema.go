@@ -103,6 +103,11 @@ func (w *schemaWriter) schema(v reflect.Value) object {
 			return object{{"type", "string"}}
 		case *key:
 			return object{{"type", "string"}, {"description", keyWant}}
+		case *LimitKey:
+			return object{{"type", "string"}, {"description", limitKeyWant}}
+		case *LimitKeys:
+			one := w.schema(w.fresh(reflect.TypeFor[LimitKey]()))
+			return object{{"anyOf", []any{one, object{{"type", "array"}, {"items", one}}}}}
 		case *statuses:
 			one := w.schema(w.fresh(reflect.TypeFor[statusRange]()))
 			return object{{"anyOf", []any{one, object{{"type", "array"}, {"items", one}}}}}

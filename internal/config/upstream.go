@@ -38,6 +38,7 @@ func (r *resolver) upstream(name string, u *upstream) *model.Upstream {
 	built.Outlier = r.outlier(u)
 	built.PanicThreshold, built.SlowStart = r.panicThreshold(u), time.Duration(u.SlowStart)
 	built.Breaker = r.breaker(u)
+	built.RateLimit = r.upstreamLimit(u)
 	for _, limit := range []struct {
 		key   string
 		value int

@@ -124,6 +124,7 @@ type Middleware struct {
 	Kind     string
 	Name     string // of a named one
 	From     string // global, route, with the name: "global per-client"
+	Place    int    // in the list where it is written
 	Settings any    // the kind's own validated, immutable value
 	Position Position
 }

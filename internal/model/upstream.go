@@ -26,6 +26,14 @@ type Upstream struct {
 	PanicThreshold float64
 	SlowStart      time.Duration   // how long an endpoint that comes back takes to get its whole share; 0: none
 	Breaker        *CircuitBreaker // nil: none
+	RateLimit      *RateLimit      // of all its exchanges together; nil: none
+}
+
+// RateLimit is how much is let through in which time, and how much at once.
+type RateLimit struct {
+	Count int64
+	Per   time.Duration
+	Burst int64
 }
 
 // Endpoint is one address of an upstream.
@@ -85,6 +93,14 @@ const (
 	KeyQuery    KeySource = "query"
 	KeyClaim    KeySource = "jwt"
 	KeyClientIP KeySource = "client_ip"
+)
+
+// The sources of keys of limits alone.
+const (
+	KeyGlobal   KeySource = "global"
+	KeyRoute    KeySource = "route"
+	KeyUpstream KeySource = "upstream" // the one that the route leads to; of a split, all its sides as one
+	KeyConsumer KeySource = "consumer"
 )
 
 // HealthCheck is how an upstream's endpoints are asked for their health.

@@ -34,6 +34,8 @@ const (
 	NoEndpoint       Word = "no_endpoint"
 	CircuitOpen      Word = "circuit_open"
 	Overloaded       Word = "overloaded"
+	RateLimited      Word = "rate_limited"
+	LimitUnavailable Word = "limit_unavailable"
 	Internal         Word = "internal"
 )
 
@@ -82,6 +84,8 @@ var kinds = map[Word]kind{
 	NoEndpoint:       {503, rpc.Unavailable, Gateway, "The upstream has no available endpoint."},
 	CircuitOpen:      {503, rpc.Unavailable, Gateway, "The upstream fails too often and is left alone for a while."},
 	Overloaded:       {503, rpc.Unavailable, Gateway, "Too many requests wait for the upstream."},
+	RateLimited:      {429, rpc.Unavailable, Client, "Too many requests came in too short a time."},
+	LimitUnavailable: {503, rpc.Unavailable, Gateway, "Whether the request is within its limit cannot be told for now."},
 	Internal:         {500, rpc.Internal, Gateway, "The gateway failed."},
 }
 

@@ -26,6 +26,7 @@ var words = map[pipeline.Word]struct {
 	pipeline.BadVersion: {505, pipeline.Client}, pipeline.UpstreamConnect: {502, pipeline.Upstream}, pipeline.UpstreamReset: {502, pipeline.Upstream},
 	pipeline.UpstreamProtocol: {502, pipeline.Upstream}, pipeline.UpstreamTimeout: {504, pipeline.Upstream}, pipeline.NoEndpoint: {503, pipeline.Gateway},
 	pipeline.CircuitOpen: {503, pipeline.Gateway}, pipeline.Overloaded: {503, pipeline.Gateway}, pipeline.Internal: {500, pipeline.Gateway},
+	pipeline.RateLimited: {429, pipeline.Client}, pipeline.LimitUnavailable: {503, pipeline.Gateway},
 }
 
 func TestErrors(t *testing.T) {

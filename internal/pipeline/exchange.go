@@ -64,9 +64,27 @@ type Exchange struct {
 	// where the client's protocol has none. Set by the engine.
 	Informer Informer
 
+	// Standing is how the exchange stands with the tightest of the limits that it has
+	// met; without a policy it has met none.
+	Standing Standing
+
 	ctx      context.Context
 	peerText string
 	room     message.Fields // empty; what TakeRoom hands out
+	atEnd    []func()
+}
+
+// AtEnd has end called once the exchange is over: its last byte went out, or it failed.
+func (x *Exchange) AtEnd(end func()) { x.atEnd = append(x.atEnd, end) }
+
+// End calls what AtEnd was given, the last one first. The service does that when it is
+// told that the exchange is over.
+func (x *Exchange) End() {
+	for n := len(x.atEnd); n > 0; n = len(x.atEnd) {
+		end := x.atEnd[n-1]
+		x.atEnd = x.atEnd[:n-1]
+		end()
+	}
 }
 
 // Observer takes what an exchange leaves: its log line and its metrics.
@@ -77,6 +95,7 @@ type Observer interface {
 // Principal is who a request was authenticated as.
 type Principal struct {
 	Claims map[string]any
+	Tier   string // of the consumer; empty: none
 }
 
 // NewExchange returns an exchange that ends with ctx: its cause is

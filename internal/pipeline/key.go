@@ -20,12 +20,31 @@ func KeyOf(x *Exchange, key *model.Key) (value string, there bool) {
 		value = message.DecodeParameter(value)
 	case model.KeyClaim:
 		value = x.claim(key.Name)
+	case model.KeyGlobal:
+	case model.KeyRoute:
+		value = x.Route.ID
+	case model.KeyUpstream:
+		value = destinationName(x.Route)
+	case model.KeyConsumer:
+		value = x.Consumer
 	case model.KeyClientIP:
 		value = x.ClientText()
 	default:
 		panic("BUG: no key is taken from " + string(key.Source))
 	}
 	return value, value != ""
+}
+
+// destinationName is the upstream that a route leads to, or what stands for all of
+// its split; empty where it answers by itself.
+func destinationName(route *model.Route) string {
+	switch {
+	case route.Upstream != nil:
+		return route.Upstream.Name
+	case route.Split != nil:
+		return "split of " + route.ID
+	}
+	return ""
 }
 
 // claim is a claim of the principal as text, empty where there is none.

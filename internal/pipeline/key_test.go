@@ -14,6 +14,7 @@ func TestKeyOf(t *testing.T) {
 	request.Fields.Add("X-User", "u1")
 	request.Fields.Add("Cookie", "sid=s1; other=2")
 	x := NewExchange(t.Context(), request, &model.Listener{}, netip.MustParseAddrPort("10.1.2.3:99"), time.Time{})
+	x.Route, x.Consumer = &model.Route{ID: "r1", Upstream: &model.Upstream{Name: "up"}}, "c2"
 	x.Principal = &Principal{Claims: map[string]any{"sub": "c1", "n": 7}}
 	for _, c := range []struct {
 		source model.KeySource
@@ -30,10 +31,23 @@ func TestKeyOf(t *testing.T) {
 		{model.KeyClaim, "n", "7"},
 		{model.KeyClaim, "none", ""},
 		{model.KeyClientIP, "", "10.1.2.3"},
+		{model.KeyGlobal, "", ""},
+		{model.KeyRoute, "", "r1"},
+		{model.KeyUpstream, "", "up"},
+		{model.KeyConsumer, "", "c2"},
 	} {
 		value, there := KeyOf(x, &model.Key{Source: c.source, Name: c.name})
 		if value != c.want || there != (c.want != "") {
 			t.Errorf("%s:%s: %q, %v", c.source, c.name, value, there)
+		}
+	}
+	for _, c := range []struct {
+		route *model.Route
+		want  string
+	}{{&model.Route{ID: "r", Split: &model.Split{}}, "split of r"}, {&model.Route{ID: "r"}, ""}} {
+		x.Route = c.route
+		if value, _ := KeyOf(x, &model.Key{Source: model.KeyUpstream}); value != c.want {
+			t.Errorf("upstream: %q, want %q", value, c.want)
 		}
 	}
 	x.Principal = nil

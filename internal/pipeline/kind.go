@@ -29,21 +29,21 @@ type Site struct {
 	Gateway *model.Gateway
 	Route   *model.Route
 	Step    *model.Middleware
-	Place   int // of Step in the chain
 	Log     *slog.Logger
 	// Decisions returns what counts a limit's decisions of one sort.
 	Decisions func(limit, decision string) (count func())
 }
 
-// Identity names the middleware over reloads: by its name, or by its place.
+// Identity names the middleware over reloads: by its name, or by the place where it is
+// written. What routes leave out of global does not matter.
 func (s *Site) Identity() string {
 	switch {
 	case s.Step.Name != "":
 		return s.Step.Name
 	case s.Step.From == "global":
-		return fmt.Sprintf("global %s %d", s.Step.Kind, s.Place)
+		return fmt.Sprintf("global %s %d", s.Step.Kind, s.Step.Place)
 	}
-	return fmt.Sprintf("%s %s %d", s.Route.ID, s.Step.Kind, s.Place)
+	return fmt.Sprintf("%s %s %d", s.Route.ID, s.Step.Kind, s.Step.Place)
 }
 
 // NewKind returns a kind with options of type O and settings of type S. The

@@ -6,6 +6,7 @@ import (
 
 	"sluice/internal/answer"
 	"sluice/internal/lease"
+	"sluice/internal/middleware/limit"
 	"sluice/internal/model"
 	"sluice/internal/pipeline"
 	"sluice/internal/proxy"
@@ -35,12 +36,12 @@ func (b *Builder) Build(compiled *Compiled, revision Revision) *Snapshot {
 	s := &Snapshot{Compiled: compiled, Revision: revision, metrics: b.Metrics, process: b.Log, current: b.Current, Leases: b.Registry.NewSet()}
 	gateway := compiled.Gateway
 	s.accessLog = telemetry.AcquireAccessLog(s.Leases, gateway.AccessLog, b.AccessLog)
-	groups, upstreams := map[*model.Upstream]*upstream.Group{}, map[string]*telemetry.UpstreamMetrics{}
+	targets, upstreams := map[*model.Upstream]target{}, map[string]*telemetry.UpstreamMetrics{}
 	for _, m := range gateway.Upstreams {
 		upstreams[m.Name] = b.Metrics.Upstream(m.Name)
 		b.expect(m)
 		group := upstream.Acquire(s.Leases, m, b.connect(upstreams[m.Name]), b.tell)
-		groups[m] = group
+		targets[m] = b.target(s, m, group)
 		s.Upstreams = append(s.Upstreams, group)
 	}
 	pseudonym := b.Pseudonym
@@ -52,7 +53,7 @@ func (b *Builder) Build(compiled *Compiled, revision Revision) *Snapshot {
 	for _, route := range compiled.Router.Routes() {
 		r := &served{
 			route:   route,
-			handler: pipeline.Chain(b.destination(route, groups, pseudonym), b.chain(s, route)...),
+			handler: pipeline.Chain(b.destination(route, targets, pseudonym), b.chain(s, route)...),
 			metrics: b.Metrics.Route(route.ID, route.Match.Path.String()),
 			ledger:  notes,
 		}
@@ -63,6 +64,19 @@ func (b *Builder) Build(compiled *Compiled, revision Revision) *Snapshot {
 		s.Listeners = append(s.Listeners, server.Acquire(s.Leases, m, b.Server))
 	}
 	return s
+}
+
+// target is an upstream that routes lead to.
+type target struct {
+	group *upstream.Group
+	admit func(x *pipeline.Exchange) error // nil: all may come
+}
+
+func (b *Builder) target(s *Snapshot, m *model.Upstream, group *upstream.Group) target {
+	if m.RateLimit == nil {
+		return target{group: group}
+	}
+	return target{group, limit.Upstream(s.Leases, m, b.Metrics.Decisions)}
 }
 
 // connect makes the connections of an upstream, which are counted.
@@ -93,7 +107,7 @@ func (b *Builder) connect(m *telemetry.UpstreamMetrics) upstream.Connect {
 }
 
 // destination is what serves the exchanges of a route.
-func (b *Builder) destination(route *model.Route, groups map[*model.Upstream]*upstream.Group, pseudonym string) pipeline.Handler {
+func (b *Builder) destination(route *model.Route, targets map[*model.Upstream]target, pseudonym string) pipeline.Handler {
 	switch {
 	case route.Respond != nil:
 		return answer.Respond(route.Respond)
@@ -102,24 +116,24 @@ func (b *Builder) destination(route *model.Route, groups map[*model.Upstream]*up
 	}
 	gateway := proxy.Gateway{Pseudonym: pseudonym}
 	if route.Split == nil {
-		return proxy.New(route, []proxy.Side{b.side(route, model.Side{Upstream: route.Upstream}, groups, gateway)}, gateway)
+		return proxy.New(route, []proxy.Side{b.side(route, model.Side{Upstream: route.Upstream}, targets, gateway)}, gateway)
 	}
 	sides := make([]proxy.Side, len(route.Split.Sides))
 	for i, m := range route.Split.Sides {
-		sides[i] = b.side(route, m, groups, gateway)
+		sides[i] = b.side(route, m, targets, gateway)
 	}
 	return proxy.New(route, sides, gateway)
 }
 
 // side is an upstream of a route, with what serves while its circuit breaker is
 // open.
-func (b *Builder) side(route *model.Route, m model.Side, groups map[*model.Upstream]*upstream.Group, gateway proxy.Gateway) proxy.Side {
-	group, ok := groups[m.Upstream]
+func (b *Builder) side(route *model.Route, m model.Side, targets map[*model.Upstream]target, gateway proxy.Gateway) proxy.Side {
+	to, ok := targets[m.Upstream]
 	if !ok {
 		panic(fmt.Sprintf("BUG: route %q leads to an upstream that is not the gateway's", route.ID))
 	}
 	counts := b.Metrics.Upstream(m.Upstream.Name)
-	side := proxy.Side{Group: group, Version: m.Version, Weight: m.Weight, Repeated: counts.Repeated, Exhausted: counts.BudgetExhausted}
+	side := proxy.Side{Group: to.group, Admit: to.admit, Version: m.Version, Weight: m.Weight, Repeated: counts.Repeated, Exhausted: counts.BudgetExhausted}
 	if m.Upstream.Breaker == nil || m.Upstream.Breaker.Fallback == nil {
 		return side
 	}
@@ -128,7 +142,7 @@ func (b *Builder) side(route *model.Route, m model.Side, groups map[*model.Upstr
 	} else {
 		alone := *route
 		alone.Upstream, alone.Split = fallback.Upstream, nil
-		side.Fallback = proxy.New(&alone, []proxy.Side{b.side(&alone, model.Side{Upstream: fallback.Upstream}, groups, gateway)}, gateway)
+		side.Fallback = proxy.New(&alone, []proxy.Side{b.side(&alone, model.Side{Upstream: fallback.Upstream}, targets, gateway)}, gateway)
 	}
 	return side
 }
@@ -137,7 +151,7 @@ func (b *Builder) chain(s *Snapshot, route *model.Route) []pipeline.Middleware {
 	steps := make([]pipeline.Middleware, len(route.Chain))
 	for i := range route.Chain {
 		m := &route.Chain[i]
-		site := pipeline.Site{Leases: s.Leases, Gateway: s.Gateway, Route: route, Step: m, Place: i, Log: b.Log, Decisions: b.Metrics.Decisions}
+		site := pipeline.Site{Leases: s.Leases, Gateway: s.Gateway, Route: route, Step: m, Log: b.Log, Decisions: b.Metrics.Decisions}
 		steps[i] = b.kind(m.Kind).Build(&site, m.Settings)
 	}
 	return steps

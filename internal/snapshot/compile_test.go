@@ -20,7 +20,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func kinds() []pipeline.Kind { return []pipeline.Kind{edit.Headers(), limit.Body()} }
+func kinds() []pipeline.Kind {
+	return []pipeline.Kind{edit.Headers(), limit.Body(), limit.Rate(), limit.Concurrency()}
+}
 
 // environment has a variable for each "NAME=value", and a file for each
 // "/path=content".

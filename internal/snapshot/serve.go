@@ -115,15 +115,22 @@ func unmatched(allow []string) error {
 	return err
 }
 
-// responseTime puts the milliseconds so far into the response, or into what the
-// error will become.
-func responseTime(x *pipeline.Exchange, err error) error {
-	value := strconv.FormatFloat(float64(time.Since(x.Start).Microseconds())/1000, 'f', -1, 64)
+// sign puts into the response, or into what the error will become, what the gateway
+// tells of the exchange: how it stands with its limits, and the milliseconds so far.
+func (s *Snapshot) sign(x *pipeline.Exchange, err error) error {
+	var fields *message.Fields
 	if err == nil {
-		x.Response.Fields.Put(message.XResponseTime, value)
-		return nil
+		fields = &x.Response.Fields
+	} else {
+		told := *pipeline.AsError(err) // an error may be that of many exchanges
+		told.Fields = told.Fields.Clone()
+		fields, err = &told.Fields, &told
 	}
-	e := pipeline.AsError(err)
-	e.Fields.Put(message.XResponseTime, value)
-	return e
+	if x.Standing.Policy != nil {
+		x.Standing.Put(fields)
+	}
+	if s.Gateway.ResponseTimeHeader {
+		fields.Put(message.XResponseTime, strconv.FormatFloat(float64(time.Since(x.Start).Microseconds())/1000, 'f', -1, 64))
+	}
+	return err
 }

@@ -91,8 +91,8 @@ func (c *Current) Serve(x *pipeline.Exchange) error {
 	if err == nil {
 		pipeline.EndCall(x, false)
 	}
-	if s.Gateway.ResponseTimeHeader {
-		err = responseTime(x, err)
+	if s.Gateway.ResponseTimeHeader || x.Standing.Policy != nil {
+		err = s.sign(x, err)
 	}
 	return err
 }
@@ -119,6 +119,7 @@ func (c *Current) Done(x *pipeline.Exchange) {
 		s.metrics.RequestStarted()
 		x.Observer = s.unmatched
 	}
+	defer x.End()
 	x.Observer.Observe(x)
 }
 

@@ -1,5 +1,5 @@
-// Package limit holds the middleware that bounds what a client may take:
-// body_limit.
+// Package limit holds the middleware that bounds what a client may take: body_limit,
+// rate_limit and concurrency_limit; and what bounds what an upstream gets.
 package limit
 
 import (

@@ -1,0 +1,127 @@
+package limit_test
+
+import (
+	"context"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"sluice/internal/config"
+	"sluice/internal/lease"
+	"sluice/internal/message"
+	"sluice/internal/middleware/limit"
+	"sluice/internal/model"
+	"sluice/internal/pipeline"
+)
+
+// bed builds chains of limits over reloads, and counts their decisions.
+type bed struct {
+	t        *testing.T
+	registry lease.Registry
+
+	mu     sync.Mutex
+	counts map[string]int
+}
+
+func newBed(t *testing.T) *bed {
+	t.Helper()
+	b := &bed{t: t, counts: map[string]int{}}
+	t.Cleanup(func() {
+		if err := b.registry.Idle(); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+func kinds() []pipeline.Kind { return []pipeline.Kind{limit.Rate(), limit.Concurrency()} }
+
+// problemsOf are what is wrong with a chain.
+func problemsOf(chain string) (*model.Gateway, []string) {
+	var half []config.Kind
+	for _, kind := range kinds() {
+		half = append(half, config.Kind{Name: kind.Name, Options: kind.Options, Validate: kind.Validate})
+	}
+	result := config.Resolve([]config.Document{{Name: "it.yaml", Data: []byte(`
+listeners: {web: {address: ":0"}}
+stores: {main: {redis: {address: "127.0.0.1:1"}}}
+routes: [{id: r, match: {path: /}, respond: {status: 200}, middleware: [` + chain + `]}]
+`)}}, half, config.Environment{})
+	var problems []string
+	for _, p := range result.Problems {
+		problems = append(problems, p.Error())
+	}
+	return result.Gateway, problems
+}
+
+// chain builds a chain in front of next. It ends with the test.
+func (b *bed) chain(chain string, next pipeline.Handler) pipeline.Handler {
+	b.t.Helper()
+	gateway, problems := problemsOf(chain)
+	if problems != nil {
+		b.t.Fatal(problems)
+	}
+	set := b.registry.NewSet()
+	b.t.Cleanup(set.Release)
+	var steps []pipeline.Middleware
+	route := gateway.Routes[0]
+	for i := range route.Chain {
+		for _, kind := range kinds() {
+			if kind.Name == route.Chain[i].Kind {
+				site := pipeline.Site{Leases: set, Gateway: gateway, Route: route, Step: &route.Chain[i], Decisions: b.decisions}
+				steps = append(steps, kind.Build(&site, route.Chain[i].Settings))
+			}
+		}
+	}
+	return pipeline.Chain(next, steps...)
+}
+
+func (b *bed) decisions(limit, decision string) func() {
+	return func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.counts[limit+" "+decision]++
+	}
+}
+
+func (b *bed) counted(what string) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.counts[what]
+}
+
+// request is an exchange of a client with header fields, as "Name: value".
+func request(ctx context.Context, client string, fields ...string) *pipeline.Exchange {
+	r := &message.Request{Protocol: message.HTTP11, Method: "GET", Path: "/"}
+	for _, field := range fields {
+		name, value, _ := strings.Cut(field, ": ")
+		r.Fields.Add(name, value)
+	}
+	x := pipeline.NewExchange(ctx, r, &model.Listener{}, netip.AddrPortFrom(netip.MustParseAddr(client), 1), time.Now())
+	x.Route = &model.Route{ID: "r"}
+	return x
+}
+
+// answer is a destination.
+var answer = pipeline.HandlerFunc(func(x *pipeline.Exchange) error {
+	x.Response = &message.Response{Status: 200}
+	return nil
+})
+
+// passes is how many of n exchanges pass; all others are to be refused by a word.
+func (b *bed) passes(h pipeline.Handler, n int, word pipeline.Word, of func() *pipeline.Exchange) (passed int) {
+	b.t.Helper()
+	for range n {
+		x := of()
+		err := h.Serve(x)
+		x.End()
+		if err == nil {
+			passed++
+		} else if e := pipeline.AsError(err); e.Word != word || e.Fields.Get(message.RetryAfter) == "" {
+			b.t.Errorf("refused by %v, with %v", e, e.Fields)
+		}
+	}
+	return passed
+}

@@ -1,0 +1,158 @@
+package limit_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"sluice/internal/message"
+	"sluice/internal/pipeline"
+)
+
+// held is a destination that answers when it is told to.
+type held struct{ answer chan struct{} }
+
+func (h held) Serve(x *pipeline.Exchange) error {
+	<-h.answer
+	x.Response = &message.Response{Status: 200}
+	return nil
+}
+
+// serve begins an exchange, which is over once done has its error.
+func serve(h pipeline.Handler, x *pipeline.Exchange) (done chan error) {
+	done = make(chan error, 1)
+	go func() {
+		defer x.End()
+		done <- h.Serve(x)
+	}()
+	synctest.Wait()
+	return done
+}
+
+func wantWord(t *testing.T, what string, done chan error, word pipeline.Word) {
+	t.Helper()
+	synctest.Wait()
+	select {
+	case err := <-done:
+		if e := pipeline.AsError(err); word == "" && err != nil || word != "" && (e == nil || e.Word != word) {
+			t.Errorf("%s: %v, want %q", what, err, word)
+		}
+	default:
+		t.Errorf("%s: it is not over", what)
+	}
+}
+
+func wantWaiting(t *testing.T, what string, done chan error) {
+	t.Helper()
+	synctest.Wait()
+	select {
+	case err := <-done:
+		t.Errorf("%s: it is over, with %v", what, err)
+	default:
+	}
+}
+
+// TestConcurrency lets some run, some wait in order, and turns others away.
+func TestConcurrency(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		destination := held{make(chan struct{})}
+		h := b.chain("{concurrency_limit: {max: 1, queue: 3, queue_timeout: 5s}}", destination)
+		other := b.chain("{concurrency_limit: {max: 1, key: client_ip}}", destination)
+		ctx, leave := context.WithCancelCause(t.Context())
+		first := serve(h, request(t.Context(), "192.0.2.1"))
+		second := serve(h, request(t.Context(), "192.0.2.2"))
+		gone := serve(h, request(ctx, "192.0.2.3"))
+		third := serve(h, request(t.Context(), "192.0.2.4"))
+		x := request(t.Context(), "192.0.2.5")
+		turned := serve(h, x)
+		wantWord(t, "past the queue", turned, pipeline.Overloaded)
+
+		apart := serve(other, request(t.Context(), "192.0.2.1"))
+		wantWord(t, "the same key", serve(other, request(t.Context(), "192.0.2.1")), pipeline.Overloaded)
+		wantWaiting(t, "another key", serve(other, request(t.Context(), "192.0.2.2")))
+
+		leave(pipeline.ErrClientGone)
+		wantWord(t, "who leaves", gone, pipeline.ClientClosed)
+		for range 3 { // the first, and the two of the other limit
+			destination.answer <- struct{}{}
+		}
+		wantWord(t, "the first", first, "")
+		wantWord(t, "the one apart", apart, "")
+		wantWaiting(t, "the third", third)
+		destination.answer <- struct{}{}
+		wantWord(t, "the second", second, "")
+		destination.answer <- struct{}{}
+		wantWord(t, "the third", third, "")
+		last := serve(h, request(t.Context(), "192.0.2.6"))
+		destination.answer <- struct{}{}
+		wantWord(t, "all places are free again", last, "")
+	})
+}
+
+// TestConcurrencyTime ends the waiting, by its own time or the exchange's.
+func TestConcurrencyTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		destination := held{make(chan struct{})}
+		h := b.chain("{concurrency_limit: {max: 1, queue: 2, queue_timeout: 5s}}", destination)
+		first := serve(h, request(t.Context(), "192.0.2.1"))
+		hurried := request(t.Context(), "192.0.2.2")
+		hurried.Until = time.Now().Add(time.Second)
+		soon, late := serve(h, hurried), serve(h, request(t.Context(), "192.0.2.3"))
+		time.Sleep(time.Second)
+		wantWord(t, "its own time", soon, pipeline.Overloaded)
+		wantWaiting(t, "the queue's time is not over", late)
+		time.Sleep(4 * time.Second)
+		wantWord(t, "the queue's time", late, pipeline.Overloaded)
+		destination.answer <- struct{}{}
+		wantWord(t, "the first", first, "")
+	})
+}
+
+// TestConcurrencyReload takes up another number, with those that run and wait.
+func TestConcurrencyReload(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		destination := held{make(chan struct{})}
+		narrow := b.chain("{concurrency_limit: {max: 1, queue: 5, queue_timeout: 1h}}", destination)
+		wide := b.chain("{concurrency_limit: {max: 3, queue: 5, queue_timeout: 1h}}", destination)
+		var all []chan error
+		for range 2 {
+			all = append(all, serve(narrow, request(t.Context(), "192.0.2.1")))
+		}
+		all = append(all, serve(wide, request(t.Context(), "192.0.2.1")))
+		for range 3 { // all three run, or this would not end
+			destination.answer <- struct{}{}
+		}
+		for _, done := range all {
+			wantWord(t, "one of three", done, "")
+		}
+		for range 3 {
+			all = append(all, serve(wide, request(t.Context(), "192.0.2.1")))
+		}
+		last := serve(narrow, request(t.Context(), "192.0.2.1"))
+		destination.answer <- struct{}{}
+		wantWaiting(t, "two run, and one may", last)
+		for range 3 {
+			destination.answer <- struct{}{}
+		}
+		wantWord(t, "the last", last, "")
+	})
+}
+
+// TestConcurrencyError gives the place back whatever becomes of the exchange.
+func TestConcurrencyError(t *testing.T) {
+	b := newBed(t)
+	h := b.chain("{concurrency_limit: {max: 1}}", pipeline.HandlerFunc(func(*pipeline.Exchange) error {
+		return pipeline.NewError(pipeline.NoEndpoint, nil)
+	}))
+	for range 3 {
+		x := request(t.Context(), "192.0.2.1")
+		if e := pipeline.AsError(h.Serve(x)); e.Word != pipeline.NoEndpoint {
+			t.Error(e)
+		}
+		x.End()
+	}
+}

@@ -1,0 +1,216 @@
+package limit
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"sluice/internal/config"
+	"sluice/internal/lease"
+	"sluice/internal/message"
+	"sluice/internal/model"
+	"sluice/internal/pipeline"
+	"sluice/internal/ratelimit"
+	"sluice/internal/resilience"
+)
+
+// RateOptions are the options of rate_limit.
+type RateOptions struct {
+	Name      string                  `config:"name" doc:"what clients and metrics call it" default:"the name of the middleware, or its place"`
+	Rate      config.Rate             `config:"rate,required" doc:"how much is let through"`
+	Burst     *int64                  `config:"burst" doc:"how much of it at once, with token_bucket" default:"the number of rate"`
+	Algorithm string                  `config:"algorithm" enum:"token_bucket|sliding_window" doc:"token_bucket lets burst through at once and rate on and on; sliding_window never more than rate in any time of its unit"`
+	Key       config.LimitKeys        `config:"key" doc:"what it counts by: one, or a list that is one key together; a value that is missing counts as an empty one" default:"client_ip"`
+	Cost      int64                   `config:"cost" doc:"how much a request takes"`
+	Tiers     config.Map[TierOptions] `config:"tiers" doc:"other numbers for some, by name"`
+	TierBy    *config.LimitKey        `config:"tier_by" doc:"what names the tier of a request; one that is not among tiers has the numbers above" default:"the tier of the consumer"`
+	Store     config.Later            `config:"store"`
+	Sync      config.Later            `config:"sync"`
+	OnFailure config.Later            `config:"on_store_failure"`
+	Mode      string                  `config:"mode" enum:"enforce|shadow" doc:"whether what is too much is refused, or only counted"`
+	MaxKeys   int                     `config:"max_keys" doc:"how many keys are remembered; past it those that were not seen lately are forgotten"`
+	Adaptive  config.Later            `config:"adaptive"`
+}
+
+// TierOptions are the numbers of a tier.
+type TierOptions struct {
+	Rate  config.Rate `config:"rate,required" doc:"how much is let through"`
+	Burst *int64      `config:"burst" doc:"how much of it at once, with token_bucket" default:"the number of rate"`
+}
+
+// maxKeys is how many keys a limit remembers where nothing is said.
+const maxKeys = 100_000
+
+// rateLimit is the settings of rate_limit.
+type rateLimit struct {
+	Name     string // may be empty
+	Strategy string
+	Quota    resilience.Quota
+	Keys     []model.Key
+	Cost     int64
+	Tiers    []ratelimit.Tier
+	TierBy   *model.Key // nil: the consumer's
+	Shadow   bool
+	MaxKeys  int
+}
+
+// Rate is the kind rate_limit: what comes too fast is 429 rate_limited. What is known
+// of each key outlives reloads.
+func Rate() pipeline.Kind {
+	return pipeline.NewKind("rate_limit", func() *RateOptions {
+		return &RateOptions{Algorithm: ratelimit.TokenBucket, Cost: 1, Mode: "enforce", MaxKeys: maxKeys}
+	}, validateRate, buildRate)
+}
+
+func validateRate(o *RateOptions, report model.Report) rateLimit {
+	l := rateLimit{
+		Name: o.Name, Strategy: o.Algorithm, Cost: o.Cost, Shadow: o.Mode == "shadow", MaxKeys: o.MaxKeys,
+		Keys: []model.Key{{Source: model.KeyClientIP}},
+	}
+	if o.Key != nil {
+		l.Keys = o.Key.Keys()
+	}
+	if o.TierBy != nil {
+		l.TierBy = &o.TierBy.Key
+	}
+	switch {
+	case o.Cost < 1:
+		report("cost", fmt.Sprintf("cost must be at least 1, not %d", o.Cost), "")
+	case o.TierBy != nil && len(o.Tiers) == 0:
+		report("tier_by", "tier_by names a tier, and there are no tiers", "define them under tiers, or remove it")
+	}
+	if o.MaxKeys < 1 {
+		report("max_keys", fmt.Sprintf("max_keys must be at least 1, not %d", o.MaxKeys), "")
+	}
+	l.Quota = l.quota("", o.Rate, o.Burst, report)
+	for _, t := range o.Tiers {
+		l.Tiers = append(l.Tiers, ratelimit.Tier{Name: t.Key, Quota: l.quota("tiers."+t.Key+".", t.Value.Rate, t.Value.Burst, report)})
+	}
+	return l
+}
+
+// quota is one of the limit's own, at a path of its options.
+func (l *rateLimit) quota(path string, rate config.Rate, burst *int64, report model.Report) resilience.Quota {
+	windowed := ratelimit.StrategyNamed(l.Strategy).Windowed
+	if windowed && burst != nil {
+		report(path+"burst", "a "+l.Strategy+" has no burst: all of its rate may come at once", "remove burst")
+		burst = nil
+	}
+	q := config.LimitQuota(rate, burst, func(key, message, hint string) { report(path+key, message, hint) })
+	if l.Cost > q.Burst {
+		report(path+"rate", fmt.Sprintf("each request costs %d, and never more than %d can be there", l.Cost, q.Burst), "raise burst, or rate")
+	}
+	return q
+}
+
+// rateGate is a rate limit in its place in a chain.
+type rateGate struct {
+	rateLimit
+	*guard
+}
+
+func buildRate(site *pipeline.Site, l rateLimit) pipeline.Middleware {
+	settings := ratelimit.Settings{
+		Identity: site.Identity() + "\n" + model.Text(l.Keys), Strategy: l.Strategy, Quota: l.Quota, Tiers: l.Tiers, MaxKeys: l.MaxKeys,
+	}
+	name := l.Name
+	if name == "" {
+		name = site.Identity()
+	}
+	g := &rateGate{l, newGuard(site.Leases, &settings, name, site.Decisions)}
+	return g.middleware
+}
+
+func (g *rateGate) middleware(next pipeline.Handler) pipeline.Handler {
+	return pipeline.HandlerFunc(func(x *pipeline.Exchange) error {
+		if err := g.admit(x, keyOf(x, g.Keys), g.tier(x), g.Cost, g.Shadow); err != nil {
+			return err
+		}
+		return next.Serve(x)
+	})
+}
+
+// tier is the name of the exchange's tier, empty where it has none.
+func (g *rateGate) tier(x *pipeline.Exchange) string {
+	switch {
+	case len(g.Tiers) == 0:
+	case g.TierBy != nil:
+		name, _ := pipeline.KeyOf(x, g.TierBy)
+		return name
+	case x.Principal != nil:
+		return x.Principal.Tier
+	}
+	return ""
+}
+
+// guard decides by a limit, counts what it decides and tells clients of it.
+type guard struct {
+	limit  *ratelimit.Limit
+	policy *pipeline.Policy
+	tiers  map[string]*pipeline.Policy
+
+	allow, deny, shadow func()
+}
+
+func newGuard(set *lease.Set, s *ratelimit.Settings, name string, decisions func(limit, decision string) func()) *guard {
+	g := &guard{
+		limit: ratelimit.Acquire(set, s), policy: policyOf(name, s.Strategy, s.Quota), tiers: map[string]*pipeline.Policy{},
+		allow: decisions(name, "allow"), deny: decisions(name, "deny"), shadow: decisions(name, "shadow_deny"),
+	}
+	for _, t := range s.Tiers {
+		g.tiers[t.Name] = policyOf(name, s.Strategy, t.Quota)
+	}
+	return g
+}
+
+// policyOf tells clients of a quota: what there is at most, and in which time all of it
+// comes back.
+func policyOf(name, strategy string, q resilience.Quota) *pipeline.Policy {
+	if ratelimit.StrategyNamed(strategy).Windowed {
+		return pipeline.NewPolicy(name, q.Count, q.Per)
+	}
+	return pipeline.NewPolicy(name, q.Burst, time.Duration(float64(q.Per)/float64(q.Count)*float64(q.Burst)))
+}
+
+var errTooFast = errors.New("the limit has nothing left for this key")
+
+// admit lets an exchange through, or returns 429 rate_limited.
+func (g *guard) admit(x *pipeline.Exchange, key, tier string, cost int64, shadow bool) error {
+	verdict := g.limit.Take(key, tier, cost)
+	if shadow {
+		if verdict.Allowed {
+			g.allow()
+		} else {
+			g.shadow()
+		}
+		return nil
+	}
+	policy := g.policy
+	if tier != "" {
+		if own, ok := g.tiers[tier]; ok {
+			policy = own
+		}
+	}
+	x.Stand(pipeline.Standing{Policy: policy, Remaining: verdict.Remaining, Reset: verdict.Reset, Denied: !verdict.Allowed})
+	if verdict.Allowed {
+		g.allow()
+		return nil
+	}
+	g.deny()
+	err := pipeline.NewError(pipeline.RateLimited, errTooFast)
+	err.Fields.Put(message.RetryAfter, strconv.FormatInt(max(1, pipeline.Seconds(verdict.Retry)), 10))
+	return err
+}
+
+// Upstream returns what admits exchanges to an upstream that has a rate limit: nil, or
+// 429 rate_limited.
+func Upstream(set *lease.Set, m *model.Upstream, decisions func(limit, decision string) func()) func(x *pipeline.Exchange) error {
+	name := "upstream " + m.Name
+	settings := ratelimit.Settings{
+		Identity: name, Strategy: ratelimit.TokenBucket, MaxKeys: 1,
+		Quota: resilience.Quota{Count: m.RateLimit.Count, Per: m.RateLimit.Per, Burst: m.RateLimit.Burst},
+	}
+	g := newGuard(set, &settings, name, decisions)
+	return func(x *pipeline.Exchange) error { return g.admit(x, "", "", 1, false) }
+}

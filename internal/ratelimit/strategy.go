@@ -1,0 +1,104 @@
+package ratelimit
+
+import (
+	"time"
+
+	"sluice/internal/resilience"
+)
+
+// Strategy is an algorithm by which a limit decides.
+type Strategy struct {
+	Name string
+	// Windowed says that a quota is a number in a window: it has no burst.
+	Windowed bool
+	// NewRule makes the rule of a quota that has no Problem.
+	NewRule func(q resilience.Quota) Rule
+}
+
+// Rule is a quota as a strategy needs it. It is immutable.
+type Rule interface {
+	// New returns what is known of a key that was never seen.
+	New() State
+	// Adopt returns the state of a rule of the same strategy under this one: as full
+	// as it was, as a share. The other one stays as it is.
+	Adopt(s State, now time.Duration) State
+}
+
+// State is what is known of one key. It is safe for concurrent use. Times are
+// durations since a beginning that all states of a limit have in common.
+type State interface {
+	// Take takes cost, which is at least 1, or nothing.
+	Take(now time.Duration, cost int64) resilience.Verdict
+	// Idle tells whether it is as good as a new one.
+	Idle(now time.Duration) bool
+}
+
+// The names of the strategies.
+const (
+	TokenBucket   = "token_bucket"
+	SlidingWindow = "sliding_window"
+)
+
+// Strategies is the table of the strategies: all there are.
+func Strategies() []Strategy {
+	return []Strategy{
+		{Name: TokenBucket, NewRule: func(q resilience.Quota) Rule { return &bucketRule{resilience.NewFilling(q)} }},
+		{Name: SlidingWindow, Windowed: true, NewRule: func(q resilience.Quota) Rule { return &windowRule{q} }},
+	}
+}
+
+// StrategyNamed returns the strategy with a name that is in the table.
+func StrategyNamed(name string) Strategy {
+	for _, s := range Strategies() {
+		if s.Name == name {
+			return s
+		}
+	}
+	panic("BUG: no strategy is called " + name)
+}
+
+type bucketRule struct{ filling *resilience.Filling }
+
+type bucket struct {
+	*resilience.Bucket
+	filling *resilience.Filling
+}
+
+func (r *bucketRule) New() State { return &bucket{new(resilience.Bucket), r.filling} }
+
+func (r *bucketRule) Adopt(s State, now time.Duration) State {
+	old, ok := s.(*bucket)
+	if !ok {
+		panic("BUG: a state of another strategy")
+	}
+	return &bucket{old.Fitted(old.filling, r.filling, now), r.filling}
+}
+
+func (b *bucket) Take(now time.Duration, cost int64) resilience.Verdict {
+	return b.Bucket.Take(b.filling, now, cost)
+}
+
+func (b *bucket) Idle(now time.Duration) bool { return b.Full(now) }
+
+type windowRule struct{ quota resilience.Quota }
+
+type window struct {
+	*resilience.Ring
+	quota *resilience.Quota
+}
+
+func (r *windowRule) New() State { return &window{new(resilience.Ring), &r.quota} }
+
+func (r *windowRule) Adopt(s State, now time.Duration) State {
+	old, ok := s.(*window)
+	if !ok {
+		panic("BUG: a state of another strategy")
+	}
+	return &window{old.Fitted(old.quota, &r.quota, now), &r.quota}
+}
+
+func (w *window) Take(now time.Duration, cost int64) resilience.Verdict {
+	return w.Ring.Take(w.quota, now, cost)
+}
+
+func (w *window) Idle(now time.Duration) bool { return w.Empty(w.quota, now) }

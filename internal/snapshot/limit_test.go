@@ -1,0 +1,69 @@
+package snapshot_test
+
+import (
+	"strconv"
+	"testing"
+
+	"sluice/internal/message"
+)
+
+// TestLimitFields tells clients how they stand, on what is allowed, refused, and failed
+// further in; the tightest limit counts.
+func TestLimitFields(t *testing.T) {
+	e := newEngine(t)
+	const routes = `
+middleware: {wide: {rate_limit: {rate: 100/h, key: global}}}
+global: [wide]
+upstreams: {none: {endpoints: ["http://127.0.0.1:1"], rate_limit: {rate: 1/h}}}
+routes:
+  - {id: x, match: {path: /x}, respond: {status: 204}, middleware: [{rate_limit: {name: tight, rate: 2/h}}]}
+  - {id: y, match: {path: /y}, upstream: none}
+`
+	e.load(listener + routes)
+	stand := func(path string, status int, name string, remaining int) {
+		t.Helper()
+		x := e.exchange("GET", path)
+		_ = e.run(x) // the response tells
+		limit, _ := x.Response.Fields.Find("RateLimit")
+		left, _ := x.Response.Fields.Find("X-RateLimit-Remaining")
+		if x.Response.Status != status || left != strconv.Itoa(remaining) || limit == "" || limit[:len(name)+2] != strconv.Quote(name) {
+			t.Errorf("%s: status %d, %s, %s left", path, x.Response.Status, limit, left)
+		}
+		if retry := x.Response.Fields.Has(message.RetryAfter); retry != (status == 429) {
+			t.Errorf("%s: status %d, Retry-After is there: %v", path, status, retry)
+		}
+	}
+	stand("/x", 204, "tight", 1)
+	stand("/y", 502, "upstream none", 0)
+	stand("/y", 429, "upstream none", 0)
+	e.load(listener + routes + "  - {match: {path: /z}, respond: {status: 200}}\n")
+	stand("/x", 204, "tight", 0)
+	stand("/x", 429, "tight", 0)
+	stand("/y", 429, "upstream none", 0)
+	stand("/z", 200, "wide", 93)
+	x := e.exchange("GET", "/nowhere")
+	_ = e.run(x) // the response tells
+	if limit, there := x.Response.Fields.Find("RateLimit"); there {
+		t.Errorf("an exchange that met no limit has %q", limit)
+	}
+	if n := e.metric("gateway_rate_limit_decisions_total", "limit", "tight", "decision", "deny"); n != 1 {
+		t.Errorf("%v denials were counted", n)
+	}
+	e.stop()
+}
+
+// TestPlacesAreFree after each exchange, whatever became of it.
+func TestPlacesAreFree(t *testing.T) {
+	e := newEngine(t)
+	e.load(listener + `
+global: [{concurrency_limit: {max: 1}}]
+routes: [{match: {path: /x}, respond: {status: 200}}, {match: {path: /y}, upstream: "http://127.0.0.1:1"}]
+`)
+	for _, path := range []string{"/x", "/y", "/y", "/x"} {
+		x := e.exchange("GET", path)
+		if _ = e.run(x); x.Response.Status == 503 {
+			t.Errorf("%s: the place is not free", path)
+		}
+	}
+	e.stop()
+}
