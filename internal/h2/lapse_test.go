@@ -65,7 +65,7 @@ func TestRefused(t *testing.T) {
 		t.Fatal(a)
 	}
 	_ = c.conn.Close()
-	s.end(t)
+	_ = s.end(t)
 	if len(refused) > 0 {
 		t.Errorf("more than that: %v", <-refused)
 	}
@@ -100,7 +100,7 @@ func TestRefusedWithoutAHandler(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	close(let)
-	s.end(t)
+	_ = s.end(t)
 	if len(refused) > 0 {
 		t.Errorf("more than that: %v", <-refused)
 	}
@@ -139,7 +139,7 @@ func TestRefusedInTheMiddle(t *testing.T) {
 				rule(t, s.end(t), tc.rule)
 				(<-refused).is(t, tc.line, tc.rule)
 			} else {
-				s.end(t)
+				_ = s.end(t)
 			}
 			switch {
 			case tc.rule == nil && tc.line != "":

@@ -111,19 +111,19 @@ func newTurn(a *adapter, c *conn, many *multiplexed, w http.ResponseWriter, r *h
 	if c == nil || !m.HalfClose {
 		// net/http's context ends as soon as the client closes its writing side,
 		// too; where that is to be served, only a broken connection counts.
-		t.unfollow = context.AfterFunc(r.Context(), func() { cancel(t.cause()) })
+		t.unfollow = context.AfterFunc(r.Context(), func() { cancel(t.cause(context.Cause(r.Context()))) }) //nolint:contextcheck // it is over
 	}
 	return t
 }
 
-// cause is why net/http's context has ended.
-func (t *turn) cause() error {
+// cause is why the exchange ends, where net/http's context has ended with why.
+func (t *turn) cause(why error) error {
 	if t.body != nil {
 		if err := t.body.verdict(); err != nil {
 			return err
 		}
 	}
-	if why := context.Cause(t.r.Context()); malformed(why) {
+	if malformed(why) {
 		return refusalOver(why)
 	}
 	return pipeline.ErrClientGone

@@ -39,7 +39,7 @@ type head struct {
 }
 
 func newHeads() *heads {
-	return &heads{awaiting: map[quic.StreamID]*head{}, serving: map[quic.StreamID]bool{}}
+	return &heads{awaiting: make(map[quic.StreamID]*head), serving: make(map[quic.StreamID]bool)}
 }
 
 // AddProducer gives the first who asks nothing: that is QUIC itself, which would
