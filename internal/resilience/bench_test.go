@@ -128,6 +128,11 @@ func BenchmarkRing(b *testing.B) {
 	}
 }
 
+func BenchmarkGradient(b *testing.B) {
+	g := NewGradient(GradientSettings{Min: 1, Max: 100, Initial: 20})
+	cost(b, func(now time.Time) { g.Observe(now.Sub(epoch), now.Sub(epoch)+time.Millisecond, 10, Served); g.Limit() })
+}
+
 // TestNoAllocation holds what every request does to no allocation at all.
 func TestNoAllocation(t *testing.T) {
 	now := epoch
@@ -143,6 +148,7 @@ func TestNoAllocation(t *testing.T) {
 		bucket  Bucket
 		ring    Ring
 	)
+	gradient := NewGradient(GradientSettings{Min: 1, Max: 100, Initial: 20})
 	filling := NewFilling(Quota{Count: 20, Per: time.Second, Burst: 10})
 	since := func() time.Duration { return now.Sub(epoch) }
 	for name, step := range map[string]func(){
@@ -156,6 +162,7 @@ func TestNoAllocation(t *testing.T) {
 		"outcomes":  func() { out.Record(now, true); out.Counts(now) },
 		"ejection":  func() { eject.Eject(now, time.Second); eject.Out(now) },
 		"average":   func() { average.Observe(now, time.Millisecond); average.Value(now) },
+		"gradient":  func() { gradient.Observe(since(), since()+time.Millisecond, 20, Served); gradient.Limit() },
 		"bucket":    func() { bucket.Take(filling, since(), 3); bucket.Full(since()) },
 		"ring":      func() { ring.Take(&filling.Quota, since(), 3); ring.Empty(&filling.Quota, since()) },
 	} {
