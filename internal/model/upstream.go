@@ -47,6 +47,10 @@ type Endpoint struct {
 	Version  string
 }
 
+// Place is where the endpoint is, however its URL is written: equal places are the
+// same endpoint of an upstream.
+func (e *Endpoint) Place() string { return e.Scheme + "://" + e.Address + e.BasePath }
+
 // DNS is where the endpoints of an upstream are looked up.
 type DNS struct {
 	Name   string

@@ -32,7 +32,7 @@ func of(text string, changes ...func(*model.Upstream)) *model.Upstream {
 		if err != nil {
 			panic(err)
 		}
-		m.Endpoints = append(m.Endpoints, model.Endpoint{URL: url, Weight: n})
+		m.Endpoints = append(m.Endpoints, model.Endpoint{URL: url, Address: url, Weight: n})
 	}
 	for _, change := range changes {
 		change(m)

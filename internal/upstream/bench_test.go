@@ -16,7 +16,7 @@ func busy(t testing.TB, name, scope string, n int) *Group {
 	m := of("", policy(name), breaker(scope, time.Hour, func(b *model.CircuitBreaker) { b.MinRequests, b.ErrorRate = 20, .5 }), outlier(5, func(o *model.OutlierDetection) { o.MinRequests, o.ErrorRate = 20, .5 }), slowStart(time.Minute), panicBelow(.3))
 	m.Health = &model.HealthCheck{}
 	for i := range n {
-		m.Endpoints = append(m.Endpoints, model.Endpoint{URL: fmt.Sprintf("http://10.0.0.%d:8080", i), Weight: 1 + i%3})
+		m.Endpoints = append(m.Endpoints, model.Endpoint{URL: fmt.Sprintf("http://10.0.0.%d:8080", i), Address: fmt.Sprintf("10.0.0.%d:8080", i), Weight: 1 + i%3})
 	}
 	set := new(lease.Registry).NewSet()
 	t.Cleanup(set.Release)

@@ -33,8 +33,8 @@ func (b *builder) roll(set *lease.Set, endpoints []model.Endpoint) *roll {
 	repeated := map[string]int{}
 	for _, m := range endpoints {
 		// An endpoint may be listed twice, as with two versions.
-		n := repeated[m.URL]
-		repeated[m.URL]++
+		n := repeated[m.Place()]
+		repeated[m.Place()]++
 		e, isNew := b.endpoint(set, m, n)
 		r.endpoints = append(r.endpoints, e)
 		if isNew {
@@ -51,10 +51,10 @@ func (b *builder) roll(set *lease.Set, endpoints []model.Endpoint) *roll {
 	return r
 }
 
-// endpoint makes the nth endpoint with a URL, and tells whether nothing was known of
+// endpoint makes the nth endpoint at a place, and tells whether nothing was known of
 // it.
 func (b *builder) endpoint(set *lease.Set, m model.Endpoint, n int) (e *Endpoint, isNew bool) {
-	identity := "endpoint\n" + b.m.Name + "\n" + m.URL + "\n" + strconv.Itoa(n)
+	identity := "endpoint\n" + b.m.Name + "\n" + m.Place() + "\n" + strconv.Itoa(n)
 	sum := sha256.Sum256([]byte(identity))
 	e = &Endpoint{
 		Endpoint: m, Transport: b.connect.Transport(set, b.m, m),
@@ -62,7 +62,7 @@ func (b *builder) endpoint(set *lease.Set, m model.Endpoint, n int) (e *Endpoint
 		state: lease.Acquire(set, identity, func() *state { isNew = true; return &state{} }),
 	}
 	if b.m.Breaker != nil && b.m.Breaker.Scope == model.ScopeEndpoint {
-		e.breaker = acquireBreaker(set, b.m, m.URL, b.observer)
+		e.breaker = acquireBreaker(set, b.m, m.Place(), m.URL, b.observer)
 	}
 	if b.m.Health != nil {
 		b.check(set, e, identity)

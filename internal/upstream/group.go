@@ -45,7 +45,7 @@ func Acquire(set *lease.Set, m *model.Upstream, connect Connect, observer Observ
 	g := &Group{Upstream: m, observer: observer}
 	g.shared = lease.Acquire(set, "upstream\n"+m.Name, newShared)
 	if m.Breaker != nil && m.Breaker.Scope != model.ScopeEndpoint {
-		g.breaker = acquireBreaker(set, m, "", observer)
+		g.breaker = acquireBreaker(set, m, "", "", observer)
 	}
 	b := &builder{m: m, shared: g.shared, connect: connect, observer: observer}
 	if m.DNS != nil {

@@ -293,3 +293,21 @@ func TestSlowStartBeginsWithHealth(t *testing.T) {
 		}
 	})
 }
+
+// An endpoint is the same one however its URL is written.
+func TestStateOutlivesAnotherSpelling(t *testing.T) {
+	var registry lease.Registry
+	m := of("http://h:80=1 http://other=1")
+	m.Endpoints[0].Address = "h:80"
+	before, set := acquire(t, &registry, m)
+	if !before.Drain("http://h:80", true) {
+		t.Fatal("it is not found")
+	}
+	spelled := of("http://h=1 http://other=1")
+	spelled.Endpoints[0].Address = "h:80"
+	after, _ := acquire(t, &registry, spelled)
+	set.Release()
+	if s := after.Status(time.Now()).Endpoints[0]; !s.Drained || s.URL != "http://h" {
+		t.Errorf("%+v", s)
+	}
+}
