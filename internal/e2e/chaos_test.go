@@ -22,6 +22,7 @@ type chaosTimes struct {
 	settled   time.Duration // from then on after a fault has begun nothing may fail
 	fails     time.Duration // how long the fault lasts after that
 	even      time.Duration // how long it is looked at how even the load is
+	budget    string        // of retries: a busy machine sends what it has to in bursts
 	together  bool          // there are several faults at once, each behind its own gateway
 }
 
@@ -30,13 +31,13 @@ type chaosTimes struct {
 func chaosPlan() chaosTimes {
 	if *long {
 		return chaosTimes{
-			perTry: 250 * time.Millisecond, slow: 2 * time.Second, interval: 500 * time.Millisecond,
-			slowStart: 2 * time.Second, settled: time.Second, fails: 5 * time.Second, even: 5 * time.Second,
+			perTry: 400 * time.Millisecond, slow: 2 * time.Second, interval: 500 * time.Millisecond,
+			slowStart: 2 * time.Second, settled: time.Second, fails: 5 * time.Second, even: 5 * time.Second, budget: "20%",
 		}
 	}
 	return chaosTimes{
 		perTry: time.Second, slow: 3 * time.Second, interval: time.Second,
-		slowStart: time.Second, settled: 2 * time.Second, fails: time.Second, even: 2 * time.Second, together: true,
+		slowStart: time.Second, settled: 2 * time.Second, fails: time.Second, even: 2 * time.Second, budget: "100%", together: true,
 	}
 }
 
@@ -99,8 +100,8 @@ upstreams:
     outlier_detection: {base_ejection: 1s}
     circuit_breaker: {scope: endpoint, open_for: 1s}
 routes:
-  - {id: up, match: {path_prefix: /}, upstream: up, retry: {attempts: 3, on: [connect_failure, refused, reset, timeout, "502", "503"], per_try_timeout: %v}}
-`, endpoints[0].url, endpoints[1].url, endpoints[2].url, plan.slowStart, plan.interval, plan.perTry))
+  - {id: up, match: {path_prefix: /}, upstream: up, retry: {attempts: 3, on: [connect_failure, refused, reset, timeout, "502", "503"], per_try_timeout: %v, budget: %s}}
+`, endpoints[0].url, endpoints[1].url, endpoints[2].url, plan.slowStart, plan.interval, plan.perTry, plan.budget))
 	gatewaytest.WaitFor(t, "all endpoints are healthy", func() bool { return allWell(t, gw, "up") })
 
 	load := startLoad(t, *chaosRate, gets(t, gw.URL("web")+"/x"))
