@@ -133,6 +133,21 @@ func BenchmarkGradient(b *testing.B) {
 	cost(b, func(now time.Time) { g.Observe(now.Sub(epoch), now.Sub(epoch)+time.Millisecond, 10, Served); g.Limit() })
 }
 
+func BenchmarkPace(b *testing.B) {
+	var p Pace
+	cost(b, func(now time.Time) { p.Take(&paced, easy, now.Sub(epoch), 1) })
+}
+
+func BenchmarkGuard(b *testing.B) {
+	g := NewGuard(GuardSettings{Alpha: 0.2, Window: time.Minute, Upper: 2})
+	b.Run("observe", func(b *testing.B) {
+		cost(b, func(now time.Time) { g.Observe(now.Sub(epoch), time.Millisecond) })
+	})
+	b.Run("judge", func(b *testing.B) {
+		cost(b, func(now time.Time) { g.Judge(now.Sub(epoch), true) })
+	})
+}
+
 // TestNoAllocation holds what every request does to no allocation at all.
 func TestNoAllocation(t *testing.T) {
 	now := epoch
@@ -149,6 +164,8 @@ func TestNoAllocation(t *testing.T) {
 		ring    Ring
 	)
 	gradient := NewGradient(GradientSettings{Min: 1, Max: 100, Initial: 20})
+	guard := NewGuard(GuardSettings{Alpha: 0.2, Window: time.Minute, Upper: 2})
+	var pace Pace
 	filling := NewFilling(Quota{Count: 20, Per: time.Second, Burst: 10})
 	since := func() time.Duration { return now.Sub(epoch) }
 	for name, step := range map[string]func(){
@@ -163,6 +180,8 @@ func TestNoAllocation(t *testing.T) {
 		"ejection":  func() { eject.Eject(now, time.Second); eject.Out(now) },
 		"average":   func() { average.Observe(now, time.Millisecond); average.Value(now) },
 		"gradient":  func() { gradient.Observe(since(), since()+time.Millisecond, 20, Served); gradient.Limit() },
+		"pace":      func() { pace.Take(&paced, easy, since(), 1) },
+		"guard":     func() { guard.Observe(since(), time.Millisecond); guard.Judge(since(), true) },
 		"bucket":    func() { bucket.Take(filling, since(), 3); bucket.Full(since()) },
 		"ring":      func() { ring.Take(&filling.Quota, since(), 3); ring.Empty(&filling.Quota, since()) },
 	} {

@@ -1,8 +1,12 @@
-// Package resilience decides when something that fails is left alone: circuit
-// breakers, budgets of repetitions, ejections, and the windows and averages that
-// they rest on. All of them are state machines that are told the time: they have
+// Package resilience decides when something that fails is left alone, and how much is
+// let through: circuit breakers, budgets of repetitions, ejections, token buckets,
+// sliding windows, limits of concurrency and of rates that adapt, and the windows and
+// averages that they rest on. All of them are state machines that are told the time: they have
 // no clock, no goroutine and no socket, and know nothing of HTTP. All but Window are
 // safe for use by any number of goroutines, whose times may differ a little.
+//
+// Breakers and what belongs to them are told a time.Time. Limits are told how long ago
+// a beginning was that all of them share, so that a bucket is one word.
 //
 // The circuit breaker is this package's own since neither of the libraries that
 // the field uses does what it must. Both ask the system for the time, tie how many

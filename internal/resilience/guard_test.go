@@ -1,0 +1,199 @@
+package resilience
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+// guarded is a guard with its time and what it told.
+type guarded struct {
+	*Guard
+	t     *testing.T
+	now   time.Duration
+	turns []Turn
+	ease  Ease
+}
+
+func newGuarded(t *testing.T) *guarded {
+	return &guarded{t: t, Guard: NewGuard(GuardSettings{Alpha: 0.2, Window: time.Minute, Upper: 2}), now: time.Hour}
+}
+
+// pass lets seconds pass with 100 requests each, of which the slowest take so long.
+func (g *guarded) pass(seconds int, slowest time.Duration, closed bool) {
+	for range seconds {
+		for i := range 100 {
+			took := slowest / 4
+			if i < 3 {
+				took = slowest
+			}
+			g.Observe(g.now, took)
+			g.now += 10 * time.Millisecond
+		}
+		g.judge(closed)
+	}
+}
+
+func (g *guarded) judge(closed bool) {
+	g.t.Helper()
+	ease, turn, turned := g.Judge(g.now, closed)
+	g.ease = ease
+	if !turned {
+		return
+	}
+	if turn.From == turn.To || turn.Reason == "" {
+		g.t.Errorf("turn %+v", turn)
+	}
+	if n := len(g.turns); n > 0 && g.turns[n-1].To != turn.From {
+		g.t.Errorf("turn %+v after %+v", turn, g.turns[n-1])
+	}
+	g.turns = append(g.turns, turn)
+}
+
+// expect holds the turns since the last call to those that are wanted.
+func (g *guarded) expect(wanted ...string) {
+	g.t.Helper()
+	var got []string
+	for _, turn := range g.turns {
+		got = append(got, turn.To.String()+": "+turn.Reason)
+	}
+	g.turns = g.turns[:0]
+	if len(got) != len(wanted) {
+		g.t.Fatalf("turns %q, want %q", got, wanted)
+	}
+	for i := range got {
+		if !strings.Contains(got[i], wanted[i]) {
+			g.t.Fatalf("turn %q, want %q", got[i], wanted[i])
+		}
+	}
+}
+
+func TestGuardLatency(t *testing.T) {
+	g := newGuarded(t)
+	g.pass(60, 100*time.Millisecond, true)
+	g.expect()
+	g.pass(2, time.Second, true) // may be chance
+	g.pass(10, 100*time.Millisecond, true)
+	g.expect()
+	if g.ease != easy {
+		t.Errorf("%+v in normal", g.ease)
+	}
+	g.pass(4, time.Second, true)
+	g.expect("guarded: p99 of ")
+	if g.ease != (Ease{1, 0}) {
+		t.Errorf("%+v when guarded", g.ease)
+	}
+	g.pass(4, 100*time.Millisecond, true)
+	g.expect()
+	g.pass(4, 100*time.Millisecond, true)
+	g.expect("normal: latency is in its band again")
+	g.pass(20, time.Second, true)
+	g.expect("guarded: ")
+	g.pass(20, time.Second, true)
+	g.expect("shedding: p99 of 1.01s, usually up to 159ms, for 30s")
+	if g.ease != (Ease{half, 0}) {
+		t.Errorf("%+v when shedding", g.ease)
+	}
+	g.pass(8, 100*time.Millisecond, true)
+	g.expect("recovering: no trouble for 5s")
+	was := Ease{half, 0}
+	for range 25 {
+		g.pass(1, 100*time.Millisecond, true)
+		if g.ease.Share < was.Share || g.ease.Room < was.Room {
+			t.Errorf("from %+v to %+v while recovering", was, g.ease)
+		}
+		was = g.ease
+	}
+	if was.Room < 0.5 || was.Share < 0.8 {
+		t.Errorf("%+v after most of the recovery", was)
+	}
+	g.pass(8, 100*time.Millisecond, true)
+	g.expect("normal: no trouble for ")
+	if stance, since, reason := g.Status(); stance != Normal || since == 0 || reason == "" {
+		t.Errorf("status %v since %v, %q", stance, since, reason)
+	}
+}
+
+func TestGuardBreaker(t *testing.T) {
+	g := newGuarded(t)
+	g.pass(1, 100*time.Millisecond, false)
+	g.expect("shedding: the circuit breaker is not closed")
+	for range 30 { // nothing passes an open breaker
+		g.now += time.Second
+		g.judge(false)
+	}
+	g.pass(4, 100*time.Millisecond, true)
+	g.expect()
+	g.pass(2, 100*time.Millisecond, true)
+	g.expect("recovering")
+	g.pass(10, 100*time.Millisecond, true)
+	g.pass(1, 100*time.Millisecond, false)
+	g.expect("shedding: the circuit breaker is not closed")
+	g.pass(40, 100*time.Millisecond, true)
+	g.expect("recovering", "normal")
+	g.pass(4, time.Second, true)
+	g.pass(1, time.Second, false)
+	g.expect("guarded", "shedding: the circuit breaker is not closed")
+	g.pass(6, 100*time.Millisecond, true)
+	g.pass(10, time.Second, true)
+	g.expect("recovering", "shedding: p99")
+}
+
+// TestGuardLasts: an upstream that has become slower for good is not held back for ever.
+func TestGuardLasts(t *testing.T) {
+	g := newGuarded(t)
+	g.pass(60, 100*time.Millisecond, true)
+	for range 60 {
+		g.pass(60, 200*time.Millisecond, true)
+		if stance, _, _ := g.Status(); stance == Normal && g.now > time.Hour+5*time.Minute {
+			return
+		}
+	}
+	t.Error("after an hour its latency is still unusual")
+}
+
+// TestGuardFew: where few requests come a percentile is taken after ten seconds, or not at
+// all.
+func TestGuardFew(t *testing.T) {
+	g := newGuarded(t)
+	few := func(seconds, each int, took time.Duration) {
+		for range seconds {
+			for range each {
+				g.Observe(g.now, took)
+			}
+			g.now += time.Second
+			g.judge(true)
+		}
+	}
+	few(300, 3, 10*time.Millisecond)
+	few(29, 3, time.Second)
+	g.expect()
+	few(4, 3, time.Second)
+	g.expect("guarded")
+	few(40, 1, time.Second)
+	g.expect("normal")
+}
+
+func TestPercentile(t *testing.T) {
+	g := NewGuard(GuardSettings{Alpha: 0.2, Window: time.Minute, Upper: 2})
+	for i := range 1000 {
+		g.Observe(0, time.Duration(i+1)*time.Millisecond)
+	}
+	if p99 := g.percentile(); p99 < 990*time.Millisecond || p99 > 1100*time.Millisecond {
+		t.Errorf("%v of 1 to 1000 ms", p99)
+	}
+	for _, took := range []time.Duration{-1, 0, 1, 8, 9, 15, 16, 17, 1000, time.Millisecond, time.Hour, 1<<63 - 1} {
+		at := step(took)
+		if edge(at) < took || at > 0 && edge(at-1) >= max(took, octave) {
+			t.Errorf("%d ns is counted in step %d, from %d to %d", took, at, edge(at-1), edge(at))
+		}
+	}
+}
+
+func TestStance(t *testing.T) {
+	for stance, want := range map[Stance]string{Normal: "normal", Guarded: "guarded", Shedding: "shedding", Recovering: "recovering", 9: "unknown"} {
+		if stance.String() != want {
+			t.Errorf("%q, want %q", stance, want)
+		}
+	}
+}
