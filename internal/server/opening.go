@@ -121,7 +121,8 @@ const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 // multiplexes tells whether the client speaks HTTP/2: it said so in the
 // handshake or, without TLS, by beginning with the preface. Where nothing else is
 // spoken, one that begins otherwise is refused in HTTP/2 (RFC 9113 3.4), unless it
-// speaks HTTP/1 and would not understand.
+// speaks HTTP/1 and would not understand. Where both are, so is a first line that
+// has nothing of HTTP/1.
 // An error is that of reading, which tells again what it is but that time is over.
 func (c *client) multiplexes(in *input, m *model.Listener) (bool, error) {
 	if c.security != nil {
@@ -140,7 +141,7 @@ func (c *client) multiplexes(in *input, m *model.Listener) (bool, error) {
 		}
 	}
 	if m.Speaks(model.H1) {
-		return false, nil
+		return foreign(in.bytes()), nil
 	}
 	first, err := beginsHTTP1(in)
 	return !first, err
@@ -173,6 +174,18 @@ func beginsHTTP1(in *input) (bool, error) {
 			return true, err
 		}
 	}
+}
+
+// foreign tells whether a first line that is there is that of a broken preface: three
+// words, of which neither the second is a target nor the third a version of HTTP
+// (RFC 9112 3). Any other is for the reading of requests to take or to refuse.
+func foreign(data []byte) bool {
+	line, _, whole := bytes.Cut(data, []byte("\n"))
+	words := bytes.Fields(line)
+	if !whole || len(words) != 3 {
+		return false
+	}
+	return !bytes.ContainsAny(words[1], "/*:") && !bytes.HasPrefix(bytes.ToUpper(words[2]), []byte("HTTP"))
 }
 
 // begins tells whether data begins like text, as far as it goes.

@@ -236,6 +236,29 @@ func TestTooManyOverTLS(t *testing.T) {
 	}
 }
 
+// TestBrokenPreface is refused in HTTP/2 where nothing of it is HTTP/1, though the
+// listener speaks that, too.
+func TestBrokenPreface(t *testing.T) {
+	ofEngine(t, "the adapter has no HTTP/2")
+	f := start(t, text("never"), func(m *model.Listener) { m.Protocols = []string{model.H1, model.H2} })
+	for first, away := range map[string]bool{
+		"INVALID CONNECTION PREFACE\r\n\r\n": true,
+		"GET / FOO/1.1\r\n\r\n":              false,
+		"GET x http\r\n\r\n":                 false,
+		"GET /\r\n\r\n":                      false,
+		"A B C D\r\n\r\n":                    false,
+	} {
+		c := f.dial().send(first)
+		got, err := io.ReadAll(c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if http1 := strings.HasPrefix(string(got), "HTTP/1.1 "); http1 == away || len(got) == 0 {
+			t.Errorf("%q: %q", first, got)
+		}
+	}
+}
+
 // TestSlowPreface bounds by read_header, once, what may become the preface of
 // HTTP/2 or a request.
 func TestSlowPreface(t *testing.T) {
