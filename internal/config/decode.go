@@ -20,6 +20,8 @@ type decoder struct {
 	path  []hop
 	left  int // nodes that may still be decoded: aliases can multiply them
 	names templateNames
+	// stores are the stores that options name.
+	stores []parameterUse
 }
 
 // hop is one step of the way to the node at hand, for messages.

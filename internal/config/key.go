@@ -63,6 +63,7 @@ func checkKey(k model.Key, named bool) *fault {
 		if !isToken(k.Name) {
 			return faulty(fmt.Sprintf("needs the name of a cookie after cookie:, not %s", short(k.Name)), "")
 		}
+	case model.KeyGlobal, model.KeyRoute, model.KeyUpstream, model.KeyConsumer: // of limits, which have no name
 	case model.KeyQuery, model.KeyClaim:
 		if k.Name == "" || hasControl(k.Name) {
 			return faulty(fmt.Sprintf("needs a name after %s:, not %s", k.Source, short(k.Name)), "")

@@ -84,7 +84,7 @@ func plain(text string) string {
 var plurals = map[string]string{
 	"text": "texts", "mapping": "mappings", "URL, or mapping": "URLs, or mappings", "address or range": "addresses or ranges",
 	"name, or kind with options": "names, or kinds with options", "whole number": "whole numbers", "text with placeholders": "texts with placeholders",
-	"word or status": "words and statuses",
+	"word or status": "words and statuses", "key": "keys",
 }
 
 func plural(name string) string {
@@ -155,8 +155,12 @@ func (w *referenceWriter) nameOf(v reflect.Value) string {
 			return "path"
 		case *weight:
 			return "whole number or percentage"
-		case *key:
+		case *key, *LimitKey:
 			return "key"
+		case *LimitKeys:
+			return "key, or list of keys"
+		case *StoreName:
+			return "`memory`, or name of a store"
 		case *statuses:
 			return "status, range, or list of them"
 		case *retryReason:

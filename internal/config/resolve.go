@@ -69,6 +69,8 @@ type resolver struct {
 	// is missing may be defined there.
 	incomplete bool
 
+	storeUses []parameterUse // in options of middleware
+
 	blocks          map[string]place // by key
 	names           map[string]place // of listeners, upstreams and middleware, by what they are and name
 	listeners       map[string]place
@@ -99,6 +101,7 @@ func (r *resolver) read(d Document, order int, env Environment) {
 	if src.root != nil && !isNullNode(src.root) {
 		decoder := newDecoder(src, r.kinds, env, r.out, r.file)
 		decoder.into(src.root, decoded)
+		r.storeUses = append(r.storeUses, decoder.stores...)
 		if decoder.left < 0 { // it is too much to go on with
 			r.incomplete = true
 			return
@@ -132,6 +135,9 @@ func (r *resolver) file(path string) {
 func (r *resolver) resolve() {
 	for _, d := range r.documents {
 		r.define(d)
+	}
+	for _, use := range r.storeUses {
+		r.storeNamed(use.place, use.name)
 	}
 	for _, d := range r.documents {
 		r.storesOf(d)

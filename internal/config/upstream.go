@@ -74,10 +74,10 @@ func (r *resolver) endpoints(name string, u *upstream, built *model.Upstream) {
 		}
 		weights[i] = e.Weight
 		endpoint.Weight, endpoint.Version = e.Weight.share, e.Version
-		if f == nil && seen[endpoint.Address+endpoint.BasePath] {
+		if f == nil && seen[endpoint.Place()] {
 			r.out.warn(e.below("url"), fmt.Sprintf("the upstream %s has the endpoint %s twice", name, e.URL), "use weight to give it a greater share")
 		}
-		seen.note(endpoint.Address + endpoint.BasePath)
+		seen.note(endpoint.Place())
 		built.Endpoints = append(built.Endpoints, endpoint)
 	}
 	divisor := r.weights(u.below("endpoints"), "the upstream "+name, "endpoint", weights)

@@ -63,6 +63,7 @@ func TestCodes(t *testing.T) {
 		pipeline.BodyTooLarge: 8, pipeline.URITooLong: 8, pipeline.HeaderTooLarge: 8, pipeline.ClientClosed: 1, pipeline.LoopDetected: 13,
 		pipeline.NotImplemented: 12, pipeline.BadVersion: 12, pipeline.UpstreamConnect: 14, pipeline.UpstreamReset: 14, pipeline.UpstreamProtocol: 14,
 		pipeline.UpstreamTimeout: 4, pipeline.NoEndpoint: 14, pipeline.CircuitOpen: 14, pipeline.Overloaded: 14, pipeline.Internal: 13,
+		pipeline.RateLimited: 14, pipeline.LimitUnavailable: 14,
 	} {
 		if got := pipeline.NewError(word, nil).Code; got != want {
 			t.Errorf("%s: %s", word, got)

@@ -1,14 +1,18 @@
 // Package ratelimit holds rate limits: what they know of each key, and by which
-// algorithm they decide. A limit outlives snapshots by its identity, with all it knows;
-// a snapshot that changes its numbers changes no share of what is used up. It knows
-// nothing of HTTP, nor where keys come from.
+// algorithm they decide, alone or together with other instances in a store. A limit
+// outlives snapshots by its identity, with all it knows; a snapshot that changes its
+// numbers changes no share of what is used up. It knows nothing of HTTP, nor where keys
+// come from.
 package ratelimit
 
 import (
+	"log/slog"
 	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"sluice/internal/keyed"
 	"sluice/internal/lease"
@@ -20,11 +24,24 @@ import (
 type Settings struct {
 	// Identity names the limit over reloads. Two with the same one are one.
 	Identity string
+	Name     string // for people
 	Strategy string // a name of Strategies
 	Quota    resilience.Quota
 	Tiers    []Tier // other quotas for some, each with states of its own
+	Cost     int64  // of a request at most
 	MaxKeys  int    // past it those make room that were not asked for lately
+
+	Store     *model.Store // where instances share it; nil: nowhere
+	OnFailure string       // of the store
+	Log       *slog.Logger // of outages of the store
 }
+
+// What a limit does while its store does not answer.
+const (
+	FailLocal = "local" // decides alone, with this instance's share
+	FailAllow = "allow"
+	FailDeny  = "deny"
+)
 
 // Tier is a quota with a name.
 type Tier struct {
@@ -32,12 +49,24 @@ type Tier struct {
 	Quota resilience.Quota
 }
 
+// Waiter lets something wait that is not its own.
+type Waiter interface{ Wait(block func()) }
+
+// Decision is what a limit says to a request.
+type Decision struct {
+	resilience.Verdict
+	StoreFailed bool // the store did not decide
+	Unknown     bool // nobody did: Allowed is what OnFailure says, and all else is nothing
+}
+
 // Limit is a limit as one snapshot has it. It is safe for concurrent use.
 type Limit struct {
-	shared   *shared
-	plan     *plan
-	settled  atomic.Bool // the plan, or a later one, rules
-	sequence uint64
+	shared    *shared
+	remote    *remote // nil: it is kept in memory alone
+	onFailure string
+	plan      *plan
+	settled   atomic.Bool // the plan, or a later one, rules
+	sequence  uint64
 }
 
 // shared is what a limit is over reloads.
@@ -49,18 +78,6 @@ type shared struct {
 	mu       sync.Mutex
 	acquired uint64 // the sequence of the limit that was acquired last
 	settled  uint64 // of the one whose plan rules
-}
-
-// plan is the rules of a limit. It is immutable.
-type plan struct {
-	text  string // equal texts are equal rules
-	rule  Rule
-	tiers map[string]tier
-}
-
-type tier struct {
-	rule Rule
-	salt uint64 // tells its states from those of other tiers
 }
 
 // slot has the state of a key; nil where it was never asked.
@@ -78,41 +95,60 @@ type cell struct {
 // way out are over then.
 func Acquire(set *lease.Set, s *Settings) *Limit {
 	key := "rate limit\n" + s.Identity + "\n" + s.Strategy + "\n" + strconv.Itoa(s.MaxKeys)
-	common := lease.Acquire(set, key, func() *shared {
+	l := &Limit{onFailure: s.OnFailure}
+	if s.Store != nil {
+		key += "\n" + s.Store.Name
+		l.remote = &remote{acquireFleet(set, s.Store, s.Log), redis.NewScript(StrategyNamed(s.Strategy).Script), prefixOf(s.Identity+"\n"+s.Strategy, s.Name)}
+	}
+	l.shared = lease.Acquire(set, key, func() *shared {
 		idle := func(s *slot, now time.Duration) bool {
 			c := s.cell.Load()
 			return c == nil || c.Idle(now)
 		}
 		return &shared{began: time.Now(), states: keyed.NewTable(s.MaxKeys, nil, idle)}
 	})
-	common.mu.Lock()
-	defer common.mu.Unlock()
-	common.acquired++
-	l := &Limit{shared: common, sequence: common.acquired}
-	strategy := StrategyNamed(s.Strategy)
-	l.plan = &plan{text: model.Text([]any{s.Quota, s.Tiers}), rule: strategy.NewRule(s.Quota), tiers: map[string]tier{}}
-	for _, t := range s.Tiers {
-		l.plan.tiers[t.Name] = tier{strategy.NewRule(t.Quota), common.states.Key("tier " + t.Name)}
-	}
+	l.shared.mu.Lock()
+	defer l.shared.mu.Unlock()
+	l.shared.acquired++
+	l.sequence = l.shared.acquired
+	l.plan = newPlan(s, l.shared.states.Key)
 	return l
 }
 
 // Take lets cost, which is at least 1, through for a key, or takes nothing. A tier
-// that the limit does not have is none.
-func (l *Limit) Take(key, tier string, cost int64) resilience.Verdict {
-	s := l.shared
+// that the limit does not have is none. What may wait for a store does so by x.
+func (l *Limit) Take(x Waiter, key, tier string, cost int64) Decision {
 	if !l.settled.Load() {
 		l.settle()
 	}
-	p, now := s.ruling.Load(), time.Since(s.began)
-	rule, id := p.rule, s.states.Key(key)
+	p := l.shared.ruling.Load()
+	t := &p.base
 	if tier != "" {
-		if t, ok := p.tiers[tier]; ok {
-			rule = t.rule
-			id ^= t.salt
+		if own, ok := p.tiers[tier]; ok {
+			t = own
 		}
 	}
-	return s.states.Get(id, now).under(rule, now).Take(now, cost)
+	if l.remote == nil {
+		return Decision{Verdict: l.shared.take(t.rule, t.salt, key, cost)}
+	}
+	if !l.remote.down.Load() {
+		var v resilience.Verdict
+		var ok bool
+		x.Wait(func() { v, ok = l.remote.take(&t.quota, key, t.name, cost) })
+		if ok {
+			return Decision{Verdict: v}
+		}
+	}
+	if l.onFailure != FailLocal {
+		return Decision{Verdict: resilience.Verdict{Allowed: l.onFailure == FailAllow}, StoreFailed: true, Unknown: true}
+	}
+	return Decision{Verdict: l.shared.take(t.share(l.remote.instances.Load()), t.salt, key, cost), StoreFailed: true}
+}
+
+// take decides in memory.
+func (s *shared) take(rule Rule, salt uint64, key string, cost int64) resilience.Verdict {
+	now := time.Since(s.began)
+	return s.states.Get(s.states.Key(key)^salt, now).under(rule, now).Take(now, cost)
 }
 
 // settle makes the plan the one that rules, unless a later one does. One that says the
@@ -150,8 +186,8 @@ func (s *slot) under(rule Rule, now time.Duration) State {
 	}
 }
 
-// Keys returns how many keys the limit knows something of, and how many it has
-// forgotten because there were too many.
+// Keys returns how many keys the limit knows something of by itself, and how many it
+// has forgotten because there were too many.
 func (l *Limit) Keys() (held int, evicted int64) {
 	return l.shared.states.Len(), l.shared.states.Evicted()
 }

@@ -13,18 +13,23 @@ import (
 	"sluice/internal/resilience"
 )
 
+// nobody waits on a thread of its own.
+type nobody struct{}
+
+func (nobody) Wait(block func()) { block() }
+
 func quota(count int64, per time.Duration, burst int64) resilience.Quota {
 	return resilience.Quota{Count: count, Per: per, Burst: burst}
 }
 
 func settings(q resilience.Quota) *ratelimit.Settings {
-	return &ratelimit.Settings{Identity: "it", Strategy: ratelimit.TokenBucket, Quota: q, MaxKeys: 100}
+	return &ratelimit.Settings{Identity: "it", Strategy: ratelimit.TokenBucket, Quota: q, MaxKeys: 100, Cost: 1, Name: "it"}
 }
 
 // passes is how many of n requests of a key pass at once.
 func passes(l *ratelimit.Limit, key, tier string, n int) (passed int) {
 	for range n {
-		if l.Take(key, tier, 1).Allowed {
+		if l.Take(nobody{}, key, tier, 1).Allowed {
 			passed++
 		}
 	}
@@ -79,7 +84,7 @@ func TestWindow(t *testing.T) {
 		l := ratelimit.Acquire(set, s)
 		var times []time.Time
 		for begun := time.Now(); time.Since(begun) < 5*time.Second; time.Sleep(7 * time.Millisecond) {
-			if l.Take("k", "", 1).Allowed {
+			if l.Take(nobody{}, "k", "", 1).Allowed {
 				times = append(times, time.Now())
 			}
 		}
@@ -104,7 +109,7 @@ func TestKeysAndTiers(t *testing.T) {
 	wantPasses(t, "another key", passes(l, "b", "", 10), 2)
 	wantPasses(t, "a key in its tier", passes(l, "a", "gold", 10), 5)
 	wantPasses(t, "a key in a tier that there is not", passes(l, "c", "silver", 10), 2)
-	if v := l.Take("d", "", 3); v.Allowed || v.Remaining != 2 {
+	if v := l.Take(nobody{}, "d", "", 3); v.Allowed || v.Remaining != 2 {
 		t.Errorf("a cost of more than there is: %+v", v)
 	}
 	if held, evicted := l.Keys(); held != 5 || evicted != 0 {
@@ -118,7 +123,7 @@ func TestManyKeys(t *testing.T) {
 	defer set.Release()
 	l := ratelimit.Acquire(set, settings(quota(1, time.Hour, 2)))
 	for i := range 1000 {
-		l.Take(fmt.Sprint(i), "", 1)
+		l.Take(nobody{}, fmt.Sprint(i), "", 1)
 	}
 	if held, evicted := l.Keys(); held != 100 || evicted != 900 {
 		t.Errorf("%d keys are held, %d evicted", held, evicted)
@@ -141,22 +146,22 @@ func TestReload(t *testing.T) {
 			wantPasses(t, "half", passes(before, "k", "", 5), 5)
 			for range 100 {
 				next, same := acquire(quota(10, time.Hour, 10))
-				if v := same.Take("k", "", 6); v.Allowed || v.Remaining != 5 {
+				if v := same.Take(nobody{}, "k", "", 6); v.Allowed || v.Remaining != 5 {
 					t.Fatalf("after a reload: %+v", v)
 				}
 				first.Release()
 				first = next
 			}
 			unused, _ := acquire(quota(1000, time.Hour, 1000))
-			if v := before.Take("k", "", 6); v.Remaining != 5 {
+			if v := before.Take(nobody{}, "k", "", 6); v.Remaining != 5 {
 				t.Errorf("a snapshot that never served has changed the limit: %+v", v)
 			}
 			unused.Release()
 			second, after := acquire(quota(100, time.Hour, 100))
-			if v := after.Take("k", "", 51); v.Allowed || v.Remaining != 50 {
+			if v := after.Take(nobody{}, "k", "", 51); v.Allowed || v.Remaining != 50 {
 				t.Errorf("half of ten is %+v of a hundred", v)
 			}
-			if v := before.Take("k", "", 50); !v.Allowed {
+			if v := before.Take(nobody{}, "k", "", 50); !v.Allowed {
 				t.Errorf("what serves on goes by the old numbers: %+v", v)
 			}
 			first.Release()
@@ -201,7 +206,7 @@ func TestTakeAllocatesNothing(t *testing.T) {
 	set := new(lease.Registry).NewSet()
 	defer set.Release()
 	l := ratelimit.Acquire(set, settings(quota(1000, time.Second, 1000)))
-	if n := testing.AllocsPerRun(100, func() { l.Take("192.0.2.1", "", 1) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { l.Take(nobody{}, "192.0.2.1", "", 1) }); n != 0 {
 		t.Errorf("a decision allocates %v times", n)
 	}
 }
@@ -213,7 +218,7 @@ func BenchmarkTake(b *testing.B) {
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			l.Take("192.0.2.1", "", 1)
+			l.Take(nobody{}, "192.0.2.1", "", 1)
 		}
 	})
 }

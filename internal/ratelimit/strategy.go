@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	_ "embed" // the scripts
 	"time"
 
 	"sluice/internal/resilience"
@@ -13,6 +14,11 @@ type Strategy struct {
 	Windowed bool
 	// NewRule makes the rule of a quota that has no Problem.
 	NewRule func(q resilience.Quota) Rule
+	// Script decides in a Redis by its own time, as one step. Its keys are a place and
+	// another beside it, its arguments the quota (a number, microseconds, a burst) and
+	// the cost. It returns whether that passes (1), what remains, and in microseconds
+	// until all is there again and until it would pass.
+	Script string
 }
 
 // Rule is a quota as a strategy needs it. It is immutable.
@@ -33,6 +39,12 @@ type State interface {
 	Idle(now time.Duration) bool
 }
 
+//go:embed script/token_bucket.lua
+var bucketText string
+
+//go:embed script/sliding_window.lua
+var windowText string
+
 // The names of the strategies.
 const (
 	TokenBucket   = "token_bucket"
@@ -42,8 +54,8 @@ const (
 // Strategies is the table of the strategies: all there are.
 func Strategies() []Strategy {
 	return []Strategy{
-		{Name: TokenBucket, NewRule: func(q resilience.Quota) Rule { return &bucketRule{resilience.NewFilling(q)} }},
-		{Name: SlidingWindow, Windowed: true, NewRule: func(q resilience.Quota) Rule { return &windowRule{q} }},
+		{Name: TokenBucket, NewRule: func(q resilience.Quota) Rule { return &bucketRule{resilience.NewFilling(q)} }, Script: bucketText},
+		{Name: SlidingWindow, Windowed: true, NewRule: func(q resilience.Quota) Rule { return &windowRule{q} }, Script: windowText},
 	}
 }
 
@@ -64,8 +76,10 @@ type bucket struct {
 	filling *resilience.Filling
 }
 
+// New returns a full bucket.
 func (r *bucketRule) New() State { return &bucket{new(resilience.Bucket), r.filling} }
 
+// Adopt returns a bucket that is as full.
 func (r *bucketRule) Adopt(s State, now time.Duration) State {
 	old, ok := s.(*bucket)
 	if !ok {
@@ -74,10 +88,12 @@ func (r *bucketRule) Adopt(s State, now time.Duration) State {
 	return &bucket{old.Fitted(old.filling, r.filling, now), r.filling}
 }
 
+// Take takes tokens.
 func (b *bucket) Take(now time.Duration, cost int64) resilience.Verdict {
 	return b.Bucket.Take(b.filling, now, cost)
 }
 
+// Idle tells whether the bucket is full.
 func (b *bucket) Idle(now time.Duration) bool { return b.Full(now) }
 
 type windowRule struct{ quota resilience.Quota }
@@ -87,8 +103,10 @@ type window struct {
 	quota *resilience.Quota
 }
 
+// New returns an empty window.
 func (r *windowRule) New() State { return &window{new(resilience.Ring), &r.quota} }
 
+// Adopt returns a window that is as full.
 func (r *windowRule) Adopt(s State, now time.Duration) State {
 	old, ok := s.(*window)
 	if !ok {
@@ -97,8 +115,10 @@ func (r *windowRule) Adopt(s State, now time.Duration) State {
 	return &window{old.Fitted(old.quota, &r.quota, now), &r.quota}
 }
 
+// Take takes room.
 func (w *window) Take(now time.Duration, cost int64) resilience.Verdict {
 	return w.Ring.Take(w.quota, now, cost)
 }
 
+// Idle tells whether the window is empty.
 func (w *window) Idle(now time.Duration) bool { return w.Empty(w.quota, now) }

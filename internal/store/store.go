@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"sluice/internal/certificate"
 	"sluice/internal/lease"
@@ -68,6 +69,8 @@ func newRedis(m *model.RedisStore) redis.UniversalClient {
 	options := &redis.Options{
 		Network: "tcp", Addr: m.Address, Username: m.Username, Password: m.Password, DB: m.Database,
 		DialTimeout: dialTimeout, ReadTimeout: replyTimeout, WriteTimeout: replyTimeout, ContextTimeoutEnabled: true,
+		// They would begin goroutines with a client that nobody has used yet.
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
 	if path, ok := strings.CutPrefix(m.Address, "unix:"); ok {
 		options.Network, options.Addr = "unix", path

@@ -2,6 +2,7 @@ package limit_test
 
 import (
 	"context"
+	"log/slog"
 	"net/netip"
 	"strings"
 	"sync"
@@ -70,7 +71,7 @@ func (b *bed) chain(chain string, next pipeline.Handler) pipeline.Handler {
 	for i := range route.Chain {
 		for _, kind := range kinds() {
 			if kind.Name == route.Chain[i].Kind {
-				site := pipeline.Site{Leases: set, Gateway: gateway, Route: route, Step: &route.Chain[i], Decisions: b.decisions}
+				site := pipeline.Site{Leases: set, Gateway: gateway, Route: route, Step: &route.Chain[i], Log: slog.New(slog.DiscardHandler), Decisions: b.decisions}
 				steps = append(steps, kind.Build(&site, route.Chain[i].Settings))
 			}
 		}

@@ -20,8 +20,8 @@ func (h held) Serve(x *pipeline.Exchange) error {
 }
 
 // serve begins an exchange, which is over once done has its error.
-func serve(h pipeline.Handler, x *pipeline.Exchange) (done chan error) {
-	done = make(chan error, 1)
+func serve(h pipeline.Handler, x *pipeline.Exchange) chan error {
+	done := make(chan error, 1)
 	go func() {
 		defer x.End()
 		done <- h.Serve(x)

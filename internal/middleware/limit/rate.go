@@ -25,9 +25,9 @@ type RateOptions struct {
 	Cost      int64                   `config:"cost" doc:"how much a request takes"`
 	Tiers     config.Map[TierOptions] `config:"tiers" doc:"other numbers for some, by name"`
 	TierBy    *config.LimitKey        `config:"tier_by" doc:"what names the tier of a request; one that is not among tiers has the numbers above" default:"the tier of the consumer"`
-	Store     config.Later            `config:"store"`
-	Sync      config.Later            `config:"sync"`
-	OnFailure config.Later            `config:"on_store_failure"`
+	Store     config.StoreName        `config:"store" doc:"where what is used up is kept: memory, or a store that all instances share" default:"memory"`
+	Sync      string                  `config:"sync" doc:"with a store: exact, each decision is the store's"`
+	OnFailure string                  `config:"on_store_failure" enum:"local|allow|deny" doc:"while the store does not answer: local, each instance enforces its share by itself; allow, all pass; deny, all are 503" default:"local"`
 	Mode      string                  `config:"mode" enum:"enforce|shadow" doc:"whether what is too much is refused, or only counted"`
 	MaxKeys   int                     `config:"max_keys" doc:"how many keys are remembered; past it those that were not seen lately are forgotten"`
 	Adaptive  config.Later            `config:"adaptive"`
@@ -53,13 +53,16 @@ type rateLimit struct {
 	TierBy   *model.Key // nil: the consumer's
 	Shadow   bool
 	MaxKeys  int
+
+	Store     string // a name of Gateway.Stores; empty: memory
+	OnFailure string
 }
 
 // Rate is the kind rate_limit: what comes too fast is 429 rate_limited. What is known
 // of each key outlives reloads.
 func Rate() pipeline.Kind {
 	return pipeline.NewKind("rate_limit", func() *RateOptions {
-		return &RateOptions{Algorithm: ratelimit.TokenBucket, Cost: 1, Mode: "enforce", MaxKeys: maxKeys}
+		return &RateOptions{Algorithm: ratelimit.TokenBucket, Cost: 1, Store: config.Memory, Sync: "exact", Mode: "enforce", MaxKeys: maxKeys}
 	}, validateRate, buildRate)
 }
 
@@ -80,6 +83,7 @@ func validateRate(o *RateOptions, report model.Report) rateLimit {
 	case o.TierBy != nil && len(o.Tiers) == 0:
 		report("tier_by", "tier_by names a tier, and there are no tiers", "define them under tiers, or remove it")
 	}
+	l.store(o, report)
 	if o.MaxKeys < 1 {
 		report("max_keys", fmt.Sprintf("max_keys must be at least 1, not %d", o.MaxKeys), "")
 	}
@@ -88,6 +92,24 @@ func validateRate(o *RateOptions, report model.Report) rateLimit {
 		l.Tiers = append(l.Tiers, ratelimit.Tier{Name: t.Key, Quota: l.quota("tiers."+t.Key+".", t.Value.Rate, t.Value.Burst, report)})
 	}
 	return l
+}
+
+// store takes where the limit is kept.
+func (l *rateLimit) store(o *RateOptions, report model.Report) {
+	switch {
+	case o.Sync == "lease":
+		report("sync", "sync: lease is not supported yet", "write exact, or leave it out")
+	case o.Sync != "exact":
+		report("sync", fmt.Sprintf("sync must be exact, not %q", o.Sync), "")
+	case o.Store == config.Memory && o.OnFailure != "":
+		report("on_store_failure", "on_store_failure needs a store", "remove it, or name a store with store")
+	}
+	if o.Store == config.Memory {
+		return
+	}
+	if l.Store, l.OnFailure = string(o.Store), o.OnFailure; l.OnFailure == "" {
+		l.OnFailure = ratelimit.FailLocal
+	}
 }
 
 // quota is one of the limit's own, at a path of its options.
@@ -112,13 +134,18 @@ type rateGate struct {
 
 func buildRate(site *pipeline.Site, l rateLimit) pipeline.Middleware {
 	settings := ratelimit.Settings{
-		Identity: site.Identity() + "\n" + model.Text(l.Keys), Strategy: l.Strategy, Quota: l.Quota, Tiers: l.Tiers, MaxKeys: l.MaxKeys,
+		Identity: site.Identity() + "\n" + model.Text(l.Keys), Name: l.Name, Strategy: l.Strategy,
+		Quota: l.Quota, Tiers: l.Tiers, Cost: l.Cost, MaxKeys: l.MaxKeys, OnFailure: l.OnFailure, Log: site.Log,
 	}
-	name := l.Name
-	if name == "" {
-		name = site.Identity()
+	if settings.Name == "" {
+		settings.Name = site.Identity()
 	}
-	g := &rateGate{l, newGuard(site.Leases, &settings, name, site.Decisions)}
+	for _, m := range site.Gateway.Stores {
+		if m.Name == l.Store {
+			settings.Store = m
+		}
+	}
+	g := &rateGate{l, newGuard(site.Leases, &settings, site.Decisions)}
 	return g.middleware
 }
 
@@ -150,16 +177,16 @@ type guard struct {
 	policy *pipeline.Policy
 	tiers  map[string]*pipeline.Policy
 
-	allow, deny, shadow func()
+	allow, deny, shadow, failed func()
 }
 
-func newGuard(set *lease.Set, s *ratelimit.Settings, name string, decisions func(limit, decision string) func()) *guard {
+func newGuard(set *lease.Set, s *ratelimit.Settings, decisions func(limit, decision string) func()) *guard {
 	g := &guard{
-		limit: ratelimit.Acquire(set, s), policy: policyOf(name, s.Strategy, s.Quota), tiers: map[string]*pipeline.Policy{},
-		allow: decisions(name, "allow"), deny: decisions(name, "deny"), shadow: decisions(name, "shadow_deny"),
+		limit: ratelimit.Acquire(set, s), policy: policyOf(s.Name, s.Strategy, s.Quota), tiers: map[string]*pipeline.Policy{},
+		allow: decisions(s.Name, "allow"), deny: decisions(s.Name, "deny"), shadow: decisions(s.Name, "shadow_deny"), failed: decisions(s.Name, "store_error"),
 	}
 	for _, t := range s.Tiers {
-		g.tiers[t.Name] = policyOf(name, s.Strategy, t.Quota)
+		g.tiers[t.Name] = policyOf(s.Name, s.Strategy, t.Quota)
 	}
 	return g
 }
@@ -173,11 +200,18 @@ func policyOf(name, strategy string, q resilience.Quota) *pipeline.Policy {
 	return pipeline.NewPolicy(name, q.Burst, time.Duration(float64(q.Per)/float64(q.Count)*float64(q.Burst)))
 }
 
-var errTooFast = errors.New("the limit has nothing left for this key")
+var (
+	errTooFast = errors.New("the limit has nothing left for this key")
+	errUnknown = errors.New("the store of the limit does not answer")
+)
 
-// admit lets an exchange through, or returns 429 rate_limited.
+// admit lets an exchange through, or returns 429 rate_limited; where nobody can tell,
+// 503 limit_unavailable.
 func (g *guard) admit(x *pipeline.Exchange, key, tier string, cost int64, shadow bool) error {
-	verdict := g.limit.Take(key, tier, cost)
+	verdict := g.limit.Take(x, key, tier, cost)
+	if verdict.StoreFailed {
+		g.failed()
+	}
 	if shadow {
 		if verdict.Allowed {
 			g.allow()
@@ -185,6 +219,14 @@ func (g *guard) admit(x *pipeline.Exchange, key, tier string, cost int64, shadow
 			g.shadow()
 		}
 		return nil
+	}
+	if verdict.Unknown { // nothing is known that could be told
+		if verdict.Allowed {
+			g.allow()
+			return nil
+		}
+		g.deny()
+		return pipeline.NewError(pipeline.LimitUnavailable, errUnknown)
 	}
 	policy := g.policy
 	if tier != "" {
@@ -208,9 +250,9 @@ func (g *guard) admit(x *pipeline.Exchange, key, tier string, cost int64, shadow
 func Upstream(set *lease.Set, m *model.Upstream, decisions func(limit, decision string) func()) func(x *pipeline.Exchange) error {
 	name := "upstream " + m.Name
 	settings := ratelimit.Settings{
-		Identity: name, Strategy: ratelimit.TokenBucket, MaxKeys: 1,
+		Identity: name, Name: name, Strategy: ratelimit.TokenBucket, Cost: 1, MaxKeys: 1,
 		Quota: resilience.Quota{Count: m.RateLimit.Count, Per: m.RateLimit.Per, Burst: m.RateLimit.Burst},
 	}
-	g := newGuard(set, &settings, name, decisions)
+	g := newGuard(set, &settings, decisions)
 	return func(x *pipeline.Exchange) error { return g.admit(x, "", "", 1, false) }
 }

@@ -1,6 +1,7 @@
 package limit_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -123,6 +124,45 @@ func TestRateReload(t *testing.T) {
 	}
 }
 
+// TestRateWithoutItsStore does as on_store_failure says; clients are told nothing that
+// nobody knows.
+func TestRateWithoutItsStore(t *testing.T) {
+	for _, c := range []struct {
+		failure         string
+		passed          int
+		word            pipeline.Word
+		allowed, failed string
+	}{
+		{"local", 2, pipeline.RateLimited, "2", "5"},
+		{"allow", 5, "", "5", "5"},
+		{"deny", 0, pipeline.LimitUnavailable, "0", "5"},
+	} {
+		t.Run(c.failure, func(t *testing.T) {
+			b := newBed(t)
+			h := b.chain("{rate_limit: {name: s, rate: 2/h, store: main, on_store_failure: "+c.failure+"}}", answer)
+			passed := 0
+			for range 5 {
+				x := request(t.Context(), "192.0.2.1")
+				err := h.Serve(x)
+				if err == nil {
+					passed++
+				} else if e := pipeline.AsError(err); e.Word != c.word {
+					t.Errorf("refused by %v", e)
+				}
+				if told := x.Standing.Policy != nil; told != (c.failure == "local") {
+					t.Errorf("clients are told %+v", x.Standing)
+				}
+			}
+			if passed != c.passed {
+				t.Errorf("%d passed, want %d", passed, c.passed)
+			}
+			if allowed, failed := fmt.Sprint(b.counted("s allow")), fmt.Sprint(b.counted("s store_error")); allowed != c.allowed || failed != c.failed {
+				t.Errorf("%s allowed and %s failures of the store were counted", allowed, failed)
+			}
+		})
+	}
+}
+
 func TestUpstreamLimit(t *testing.T) {
 	b := newBed(t)
 	set := b.registry.NewSet()
@@ -140,28 +180,36 @@ func TestUpstreamLimit(t *testing.T) {
 
 func TestLimitProblems(t *testing.T) {
 	for chain, want := range map[string]string{
-		"{rate_limit: {rate: 1/s}}":                                      "",
-		"{rate_limit: {}}":                                               "rate_limit needs the key rate",
-		"{rate_limit: {rate: 1/s, cost: 0}}":                             "cost must be at least 1, not 0",
-		"{rate_limit: {rate: 1/s, cost: 2}}":                             "each request costs 2, and never more than 1 can be there",
-		"{rate_limit: {rate: 1/s, burst: 0}}":                            "burst must be at least 1, not 0",
-		"{rate_limit: {rate: 1/s, max_keys: 0}}":                         "max_keys must be at least 1, not 0",
-		"{rate_limit: {rate: 1/s, algorithm: sliding_window, burst: 2}}": "a sliding_window has no burst: all of its rate may come at once",
-		"{rate_limit: {rate: 1/s, algorithm: leaky}}":                    "algorithm must be token_bucket or sliding_window, not \"leaky\"",
-		"{rate_limit: {rate: 1/s, tier_by: consumer}}":                   "tier_by names a tier, and there are no tiers",
-		"{rate_limit: {rate: 1/s, tiers: {a: {rate: 1/s, burst: -1}}}}":  "burst must be at least 1, not -1",
-		"{rate_limit: {rate: 1/s, key: []}}":                             "key is an empty list",
-		"{rate_limit: {rate: 1/s, key: [client_ip, moon]}}":              "key[1] must be global, client_ip, route, upstream, consumer, header:NAME, cookie:NAME, query:NAME or jwt:CLAIM, not the text \"moon\"",
-		"{rate_limit: {rate: 1/s, key: globl}}":                          "key must be global, client_ip, route, upstream, consumer, header:NAME, cookie:NAME, query:NAME or jwt:CLAIM, not the text \"globl\"",
-		"{rate_limit: {rate: 1/s, key: \"global:x\"}}":                   "key must be global alone, which has no name",
-		"{rate_limit: {rate: 1/s, key: \"header:\"}}":                    "key needs the name of a header field after header:, not \"\"",
-		"{rate_limit: {rate: 1/s, adaptive: {}}}":                        "adaptive is not supported yet",
-		"{concurrency_limit: {max: 1}}":                                  "",
-		"{concurrency_limit: {max: 0}}":                                  "max must be at least 1, not 0",
-		"{concurrency_limit: {max: 1, queue: -1}}":                       "queue must be at least 0, not -1",
-		"{concurrency_limit: {max: 1, max_keys: 0}}":                     "max_keys must be at least 1, not 0",
-		"{concurrency_limit: {max: 1, queue: 1, queue_timeout: 0s}}":     "with queue_timeout 0 nobody could wait in the queue",
-		"{concurrency_limit: {max: 1, adaptive: {}}}":                    "adaptive is not supported yet",
+		"{rate_limit: {rate: 1/s}}":                                       "",
+		"{rate_limit: {}}":                                                "rate_limit needs the key rate",
+		"{rate_limit: {rate: 1/s, cost: 0}}":                              "cost must be at least 1, not 0",
+		"{rate_limit: {rate: 1/s, cost: 2}}":                              "each request costs 2, and never more than 1 can be there",
+		"{rate_limit: {rate: 1/s, burst: 0}}":                             "burst must be at least 1, not 0",
+		"{rate_limit: {rate: 1/s, max_keys: 0}}":                          "max_keys must be at least 1, not 0",
+		"{rate_limit: {rate: 1/s, algorithm: sliding_window, burst: 2}}":  "a sliding_window has no burst: all of its rate may come at once",
+		"{rate_limit: {rate: 1/s, algorithm: leaky}}":                     "algorithm must be token_bucket or sliding_window, not \"leaky\"",
+		"{rate_limit: {rate: 1/s, tier_by: consumer}}":                    "tier_by names a tier, and there are no tiers",
+		"{rate_limit: {rate: 1/s, tiers: {a: {rate: 1/s, burst: -1}}}}":   "burst must be at least 1, not -1",
+		"{rate_limit: {rate: 1/s, key: []}}":                              "key is an empty list",
+		"{rate_limit: {rate: 1/s, key: [client_ip, moon]}}":               "key[1] must be global, client_ip, route, upstream, consumer, header:NAME, cookie:NAME, query:NAME or jwt:CLAIM, not the text \"moon\"",
+		"{rate_limit: {rate: 1/s, key: globl}}":                           "key must be global, client_ip, route, upstream, consumer, header:NAME, cookie:NAME, query:NAME or jwt:CLAIM, not the text \"globl\"",
+		"{rate_limit: {rate: 1/s, key: \"global:x\"}}":                    "key must be global alone, which has no name",
+		"{rate_limit: {rate: 1/s, key: \"header:\"}}":                     "key needs the name of a header field after header:, not \"\"",
+		"{rate_limit: {rate: 1/s, store: main}}":                          "",
+		"{rate_limit: {rate: 1/s, store: memory}}":                        "",
+		"{rate_limit: {rate: 1/s, store: man}}":                           "there is no store \"man\"",
+		"{rate_limit: {rate: 1/s, store: 7}}":                             "store must be memory or the name of a store, not the number 7",
+		"{rate_limit: {rate: 1/s, store: main, sync: lease}}":             "sync: lease is not supported yet",
+		"{rate_limit: {rate: 1/s, store: main, sync: often}}":             "sync must be exact, not \"often\"",
+		"{rate_limit: {rate: 1/s, on_store_failure: deny}}":               "on_store_failure needs a store",
+		"{rate_limit: {rate: 1/s, store: main, on_store_failure: panic}}": "on_store_failure must be local, allow or deny, not \"panic\"",
+		"{rate_limit: {rate: 1/s, adaptive: {}}}":                         "adaptive is not supported yet",
+		"{concurrency_limit: {max: 1}}":                                   "",
+		"{concurrency_limit: {max: 0}}":                                   "max must be at least 1, not 0",
+		"{concurrency_limit: {max: 1, queue: -1}}":                        "queue must be at least 0, not -1",
+		"{concurrency_limit: {max: 1, max_keys: 0}}":                      "max_keys must be at least 1, not 0",
+		"{concurrency_limit: {max: 1, queue: 1, queue_timeout: 0s}}":      "with queue_timeout 0 nobody could wait in the queue",
+		"{concurrency_limit: {max: 1, adaptive: {}}}":                     "adaptive is not supported yet",
 	} {
 		gateway, problems := problemsOf(chain)
 		got := strings.Join(problems, "|")

@@ -1,0 +1,298 @@
+package ratelimit_test
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"net"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"sluice/internal/lease"
+	"sluice/internal/model"
+	"sluice/internal/ratelimit"
+	"sluice/internal/resilience"
+)
+
+// database is a Redis on a Unix socket.
+type database struct {
+	t      *testing.T
+	dir    string
+	server *exec.Cmd
+}
+
+func newDatabase(t *testing.T) *database {
+	t.Helper()
+	d := &database{t: t, dir: t.TempDir()}
+	d.start()
+	t.Cleanup(d.kill)
+	return d
+}
+
+func (d *database) socket() string { return filepath.Join(d.dir, "s") }
+
+func (d *database) start() {
+	d.t.Helper()
+	d.server = exec.Command("redis-server", "--port", "0", "--unixsocket", d.socket(), "--save", "", "--dir", d.dir)
+	if err := d.server.Start(); err != nil {
+		d.t.Fatal(err)
+	}
+	until(d.t, "redis-server answers", func() bool {
+		conn, err := net.Dial("unix", d.socket())
+		if err == nil {
+			_ = conn.Close()
+		}
+		return err == nil
+	})
+}
+
+func (d *database) kill() {
+	_ = d.server.Process.Kill()
+	_ = d.server.Wait()
+}
+
+func (d *database) signal(s syscall.Signal) {
+	d.t.Helper()
+	if err := d.server.Process.Signal(s); err != nil {
+		d.t.Fatal(err)
+	}
+}
+
+func until(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !condition(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain until %s", what)
+		}
+	}
+}
+
+// logged is a log that several goroutines write.
+type logged struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.buf.Write(p)
+}
+
+func (l *logged) count(text string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.buf.String(), text)
+}
+
+// instance is a limit as one process has it.
+func (d *database) instance(s ratelimit.Settings, log *logged) *ratelimit.Limit {
+	d.t.Helper()
+	s.Store = &model.Store{Name: "main", Redis: model.RedisStore{Address: "unix:" + d.socket()}}
+	s.Log = slog.New(slog.NewTextHandler(log, nil))
+	set := new(lease.Registry).NewSet()
+	l := ratelimit.Acquire(set, &s)
+	if err := set.Commit(); err != nil {
+		d.t.Fatal(err)
+	}
+	d.t.Cleanup(set.Release)
+	return l
+}
+
+func common(strategy string, q resilience.Quota) ratelimit.Settings {
+	s := settings(q)
+	s.Strategy, s.OnFailure = strategy, ratelimit.FailDeny
+	return *s
+}
+
+// decided is the store's decision, however long the machine takes for it.
+func decided(t *testing.T, l *ratelimit.Limit, key string, cost int64) (d ratelimit.Decision) {
+	t.Helper()
+	until(t, "the store decides", func() bool { d = l.Take(nobody{}, key, "", cost); return !d.StoreFailed })
+	return d
+}
+
+// TestInstances lets one limit through for all of them together.
+func TestInstances(t *testing.T) {
+	d := newDatabase(t)
+	for _, strategy := range ratelimit.Strategies() {
+		for _, n := range []int{1, 2, 4, 8} {
+			t.Run(fmt.Sprint(strategy.Name, n), func(t *testing.T) {
+				var passed, failed atomic.Int64
+				var group sync.WaitGroup
+				s := common(strategy.Name, quota(100, time.Hour, 100))
+				s.Identity = t.Name()
+				for i := range n {
+					l := d.instance(s, new(logged))
+					group.Go(func() {
+						for range 150 * (i + 1) / n { // uneven
+							switch v := l.Take(nobody{}, "k", "", 1); {
+							case v.StoreFailed:
+								failed.Add(1)
+							case v.Allowed:
+								passed.Add(1)
+							}
+						}
+					})
+				}
+				group.Wait()
+				if p, f := passed.Load(), failed.Load(); p > 100 || f == 0 && p != 100 {
+					t.Errorf("%d passed of 100; the store failed %d times", p, f)
+				}
+			})
+		}
+	}
+}
+
+// TestRateInRedis never lets more through than the limit has for the time that passed,
+// and a window never too much wherever it begins.
+func TestRateInRedis(t *testing.T) {
+	d := newDatabase(t)
+	type pass struct{ from, to time.Time }
+	run := func(strategy string, q resilience.Quota) (passes []pass, failed int) {
+		l := d.instance(common(strategy, q), new(logged))
+		for begun := time.Now(); time.Since(begun) < 2500*time.Millisecond; {
+			from := time.Now()
+			switch v := l.Take(nobody{}, "k", "", 1); {
+			case v.StoreFailed:
+				failed++
+			case v.Allowed:
+				passes = append(passes, pass{from, time.Now()})
+			}
+		}
+		return passes, failed
+	}
+	passes, failed := run(ratelimit.TokenBucket, quota(100, time.Second, 20))
+	n, took := len(passes), passes[len(passes)-1].to.Sub(passes[0].from)
+	if most := 20 + took.Seconds()*100 + 1; float64(n) > most || failed == 0 && float64(n) < 0.97*most-2 {
+		t.Errorf("%d passed in %v, with %d failures of the store", n, took, failed)
+	}
+	passes, failed = run(ratelimit.SlidingWindow, quota(10, time.Second, 10))
+	for i := 10; i < len(passes); i++ {
+		if took := passes[i].to.Sub(passes[i-10].from); took < time.Second {
+			t.Errorf("eleven passed within %v", took)
+		}
+	}
+	if failed == 0 && len(passes) < 28 {
+		t.Errorf("a window let only %d through", len(passes))
+	}
+}
+
+// TestScripts decide as the strategies do in memory.
+func TestScripts(t *testing.T) {
+	d := newDatabase(t)
+	for _, strategy := range ratelimit.Strategies() {
+		t.Run(strategy.Name, func(t *testing.T) {
+			for _, q := range []resilience.Quota{quota(10, time.Hour, 10), quota(1000, time.Hour, 1000)} {
+				s := common(strategy.Name, q)
+				s.Identity = fmt.Sprint(t.Name(), q)
+				here := *settings(q)
+				here.Strategy = strategy.Name
+				set := new(lease.Registry).NewSet()
+				memory, redis := ratelimit.Acquire(set, &here), d.instance(s, new(logged))
+				unit := q.Count / 10
+				for _, cost := range []int64{3 * unit, 1, unit, 4 * unit, 5 * unit, 2 * unit, unit} {
+					want, got := memory.Take(nobody{}, "k", "", cost), decided(t, redis, "k", cost)
+					near := func(a, b time.Duration) bool { return (a - b).Abs() < 30*time.Second }
+					if got.Allowed != want.Allowed || got.Remaining != want.Remaining || !near(got.Reset, want.Reset) || !near(got.Retry, want.Retry) {
+						t.Errorf("a cost of %d: %+v, in memory %+v", cost, got.Verdict, want.Verdict)
+					}
+				}
+				if over := decided(t, redis, "k", 2*q.Count); over.Allowed || over.Retry <= 0 {
+					t.Errorf("more than there ever is: %+v", over)
+				}
+				set.Release()
+			}
+		})
+	}
+}
+
+// TestOtherNumbersInRedis keep the share that is used up.
+func TestOtherNumbersInRedis(t *testing.T) {
+	d := newDatabase(t)
+	for _, strategy := range ratelimit.Strategies() {
+		t.Run(strategy.Name, func(t *testing.T) {
+			few, many := common(strategy.Name, quota(10, time.Hour, 10)), common(strategy.Name, quota(100, time.Hour, 100))
+			decided(t, d.instance(few, new(logged)), "k", 5)
+			if v := decided(t, d.instance(many, new(logged)), "k", 60); v.Remaining != 50 {
+				t.Errorf("half of ten is %+v of a hundred", v)
+			}
+			few.Tiers = []ratelimit.Tier{{Name: "gold", Quota: quota(7, time.Hour, 7)}}
+			l := d.instance(few, new(logged))
+			var v ratelimit.Decision
+			until(t, "the store decides", func() bool { v = l.Take(nobody{}, "k", "gold", 1); return !v.StoreFailed })
+			if v.Remaining != 6 {
+				t.Errorf("in a tier: %+v", v)
+			}
+		})
+	}
+}
+
+// TestOutage does as on_store_failure says, tells it once, and ends by itself.
+func TestOutage(t *testing.T) {
+	d := newDatabase(t)
+	q := quota(10, time.Hour, 10)
+	log := new(logged)
+	local := common(ratelimit.TokenBucket, q)
+	local.OnFailure = ratelimit.FailLocal
+	window := common(ratelimit.SlidingWindow, q)
+	window.OnFailure = ratelimit.FailLocal
+	allow := common(ratelimit.TokenBucket, q)
+	allow.Identity, allow.OnFailure = "allow", ratelimit.FailAllow
+	first, second := d.instance(local, log), d.instance(window, new(logged))
+	open, shut := d.instance(allow, new(logged)), d.instance(common(ratelimit.TokenBucket, q), new(logged))
+	all := []*ratelimit.Limit{first, second, open, shut}
+	for _, l := range all {
+		decided(t, l, "k", 1)
+		until(t, "four instances are known", func() bool { return l.Instances() == 4 })
+	}
+	d.kill()
+	for _, l := range all {
+		until(t, "the outage is noticed", func() bool { return l.Take(nobody{}, "other", "", 1).StoreFailed })
+	}
+	for _, l := range []*ratelimit.Limit{first, second} {
+		wantPasses(t, "a fourth of ten", passes(l, "k", "", 10), 2)
+	}
+	if v := open.Take(nobody{}, "k", "", 100); !v.Allowed || !v.Unknown {
+		t.Errorf("allow: %+v", v)
+	}
+	if v := shut.Take(nobody{}, "k", "", 1); v.Allowed || !v.Unknown {
+		t.Errorf("deny: %+v", v)
+	}
+	if n := log.count("does not answer"); n != 1 {
+		t.Errorf("the outage is told %d times", n)
+	}
+	d.start()
+	for _, l := range all {
+		decided(t, l, "k", 1)
+	}
+	until(t, "the end is told", func() bool { return log.count("answers again") == 1 })
+}
+
+// TestSilence of a store that has stopped holds nobody up.
+func TestSilence(t *testing.T) {
+	d := newDatabase(t)
+	s := common(ratelimit.TokenBucket, quota(1000, time.Hour, 1000))
+	l := d.instance(s, new(logged))
+	decided(t, l, "k", 1)
+	d.signal(syscall.SIGSTOP)
+	var longest time.Duration
+	for range 200 {
+		begun := time.Now()
+		if v := l.Take(nobody{}, "k", "", 1); !v.StoreFailed {
+			t.Error("a store that has stopped decides")
+		}
+		longest = max(longest, time.Since(begun))
+	}
+	if longest > 500*time.Millisecond { // 50 and what a busy machine takes
+		t.Errorf("a request waited for %v", longest)
+	}
+	d.signal(syscall.SIGCONT)
+	decided(t, l, "k", 1)
+}

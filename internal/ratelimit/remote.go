@@ -1,0 +1,73 @@
+package ratelimit
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"sluice/internal/resilience"
+)
+
+// remote is the side of a limit that is kept in a store, where all instances see it.
+type remote struct {
+	*fleet
+	script *redis.Script
+	prefix string // of keys
+}
+
+var errAnswer = errors.New("a script has given no verdict")
+
+// take lets the store decide, once and within patience. It fails at once while the
+// store is known not to answer.
+func (r *remote) take(q *resilience.Quota, key, tier string, cost int64) (v resilience.Verdict, ok bool) {
+	if r.down.Load() {
+		return v, false
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	name := r.key(key, tier)
+	answer, err := r.script.Run(ctx, r.store.Redis, []string{name, name + ":sums"}, q.Count, q.Per.Microseconds(), q.Burst, cost).Int64Slice()
+	if err == nil && len(answer) != 4 {
+		err = errAnswer
+	}
+	if err != nil {
+		r.fail(err)
+		return v, false
+	}
+	micro := func(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
+	return resilience.Verdict{Allowed: answer[0] == 1, Remaining: answer[1], Reset: micro(answer[2]), Retry: micro(answer[3])}, true
+}
+
+// key is where the state of a key is. What clients send is not to be read in the store,
+// and could be of any length. All that belongs to a key is in one slot of a cluster.
+func (r *remote) key(key, tier string) string {
+	sum := sha256.Sum256([]byte(tier + "\n" + key))
+	return r.prefix + hex.EncodeToString(sum[:16]) + "}"
+}
+
+// prefixOf is what the keys of a limit begin with: its name, for people, and what tells
+// it from all others.
+func prefixOf(identity, name string) string {
+	sum := sha256.Sum256([]byte(identity))
+	return "sluice:limit:" + name + ":{" + hex.EncodeToString(sum[:8]) + "|"
+}
+
+// share is the part of a quota that one of n instances may let through by itself, and
+// at least what the dearest request costs.
+func share(q resilience.Quota, n, cost int64, windowed bool) resilience.Quota {
+	part := q
+	if windowed {
+		part.Count = max(1, cost, q.Count/n)
+		return part
+	}
+	part.Per *= time.Duration(n)
+	part.Burst = max(1, cost, q.Burst/n)
+	if part.Problem() != "" { // of so many instances that it comes to nothing
+		return q
+	}
+	return part
+}

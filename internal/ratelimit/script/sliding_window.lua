@@ -1,0 +1,70 @@
+-- A sliding window: a list of groups "TIME NUMBER", and a hash of their sum and of the
+-- count that they are of. A group counts from its last time, so there is never too much
+-- in a window. Returned as by a token bucket.
+local count, per, cost, groups = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[4]), 127
+local list, sums = KEYS[1], KEYS[2]
+local clock = redis.call('TIME')
+local now = clock[1] * 1000000 + clock[2]
+local function group(text)
+  local at, n = string.match(text, '^(%d+) (%d+)$')
+  return tonumber(at), tonumber(n)
+end
+local function text(at, n) return string.format('%.0f %.0f', at, n) end
+
+local held = redis.call('HMGET', sums, 'total', 'of')
+local total, of = tonumber(held[1] or 0), tonumber(held[2] or count)
+local last = redis.call('LINDEX', list, -1)
+if not last then
+  total = 0
+elseif group(last) - now > per then -- the clock went back, as that of another server
+  redis.call('DEL', list)
+  total, last = 0, false
+else
+  now = math.max(now, (group(last)))
+end
+if last and of ~= count then -- another count: the same share, rounded up once
+  local before, sum = redis.call('LRANGE', list, 0, -1), 0
+  redis.call('DEL', list)
+  total = 0
+  for _, entry in ipairs(before) do
+    local at, n = group(entry)
+    sum = sum + n
+    local scaled = math.ceil(sum * count / of) - total
+    total = total + scaled
+    redis.call('RPUSH', list, text(at, scaled))
+  end
+end
+while last do
+  local first = redis.call('LINDEX', list, 0)
+  if not first then
+    last = false
+    break
+  end
+  local at, n = group(first)
+  if at > now - per then break end
+  redis.call('LPOP', list)
+  total = total - n
+end
+local passes, retry, reset = 0, 0, 0
+if total + cost <= count then
+  passes, total, reset = 1, total + cost, per
+  local at, n
+  if last then at, n = group(redis.call('LINDEX', list, -1)) end
+  if at and (at == now or n + cost <= math.ceil(count / groups)) then
+    redis.call('LSET', list, -1, text(now, n + cost))
+  else
+    redis.call('RPUSH', list, text(now, cost))
+  end
+else
+  retry = per
+  local left = total
+  for _, entry in ipairs(redis.call('LRANGE', list, 0, -1)) do
+    local at, n = group(entry)
+    left, reset = left - n, at + per - now
+    if retry == per and left + cost <= count then retry = reset end
+  end
+end
+redis.call('HSET', sums, 'total', string.format('%.0f', total), 'of', count)
+redis.call('PEXPIRE', list, math.ceil(per / 1000) + 1000)
+redis.call('PEXPIRE', sums, math.ceil(per / 1000) + 1000)
+return {passes, math.max(0, count - total), reset, retry}
