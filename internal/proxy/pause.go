@@ -17,12 +17,13 @@ const (
 )
 
 // delay is how long to wait before the next attempt: exponentially longer with
-// each, with full jitter (Brooker 2015). Where nothing was sent and another
-// endpoint is there it is not waited at all; where none is, an endpoint that says
-// how long to leave it alone (RFC 9110 10.2.3) gets that time. inTime is false where
-// the exchange would be over by then.
+// each, with full jitter (Brooker 2015). Where another endpoint is there, which need
+// not pay for the first one's failure, the first repetition comes at once, and every
+// one for which nothing was sent; where none is, an endpoint that says how long to
+// leave it alone (RFC 9110 10.2.3) gets that time. inTime is false where the exchange
+// would be over by then.
 func (f *forward) delay(err error, fresh bool, now time.Time) (pause time.Duration, inTime bool) {
-	if fresh && unsent(err) {
+	if fresh && (f.x.Attempts == 1 || unsent(err)) {
 		return 0, true
 	}
 	pause = rand.N(min(firstPause<<min(f.x.Attempts-1, 10), longPause)) //nolint:gosec // nothing secret hangs on it
