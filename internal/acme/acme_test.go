@@ -544,7 +544,7 @@ func TestAcquire(t *testing.T) {
 	if _, err := os.Stat(storage); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("something was made: %v", err)
 	}
-	if body, ok := m.HTTPChallenge(domain, challengePath+"x"); ok {
+	if body, ok := m.HTTPChallenge(domain, ChallengePath+"x"); ok {
 		t.Errorf("an answer before the start: %q", body)
 	}
 	if _, err := m.GetCertificate(&tls.ClientHelloInfo{ServerName: domain}); !errors.Is(err, errNotYet) {
@@ -621,8 +621,8 @@ func TestChallengesOfNobody(t *testing.T) {
 			t.Errorf("%s is answered with %v", name, cert)
 		}
 	}
-	asked(domain, challengePath+"token")
-	asked("other.example.com", challengePath+"token")
+	asked(domain, ChallengePath+"token")
+	asked("other.example.com", ChallengePath+"token")
 	handshake(domain)
 	handshake("other.example.com")
 
@@ -632,11 +632,11 @@ func TestChallengesOfNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, host := range []string{domain, domain + ":80", "API.Example.COM.:8080"} {
-		if body, ok := m.HTTPChallenge(host, challengePath+"token"); !ok || body != "token.print" {
+		if body, ok := m.HTTPChallenge(host, ChallengePath+"token"); !ok || body != "token.print" {
 			t.Errorf("%s: got %q, %v", host, body, ok)
 		}
 	}
-	asked(domain, challengePath+"other")
+	asked(domain, ChallengePath+"other")
 	asked(domain, "/token")
 	handshake(domain)
 
@@ -644,7 +644,7 @@ func TestChallengesOfNobody(t *testing.T) {
 	if err := storage.Store(t.Context(), m.pending.key(domain), []byte("{")); err != nil {
 		t.Fatal(err)
 	}
-	asked(domain, challengePath+"token")
+	asked(domain, ChallengePath+"token")
 	handshake(domain)
 	if told := journal.count("a challenge could not be looked up"); told != 2 {
 		t.Errorf("told %d times", told)
@@ -655,7 +655,7 @@ func TestChallengesOfNobody(t *testing.T) {
 	if err := storage.Store(t.Context(), m.pending.key(domain), []byte(stored)); err != nil {
 		t.Fatal(err)
 	}
-	asked(domain, challengePath+"token")
+	asked(domain, ChallengePath+"token")
 }
 
 func TestBackoff(t *testing.T) {

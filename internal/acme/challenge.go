@@ -18,8 +18,8 @@ import (
 	rfc8555 "github.com/mholt/acmez/v3/acme"
 )
 
-// challengePath is what every path of HTTP-01 begins with (RFC 8555, 8.3).
-const challengePath = "/.well-known/acme-challenge/"
+// ChallengePath is what every path of HTTP-01 begins with (RFC 8555, 8.3).
+const ChallengePath = "/.well-known/acme-challenge/"
 
 // lookUp is how long a challenge waits for the storage.
 const lookUp = 5 * time.Second
@@ -129,7 +129,7 @@ func (p *pending) CleanUp(ctx context.Context, asked rfc8555.Challenge) error {
 // that is not managed, costs next to nothing. A challenge that another instance
 // began is looked up in the storage, for up to five seconds.
 func (m *Manager) HTTPChallenge(host, path string) (body string, ok bool) {
-	if !m.options.HTTP01 || !strings.HasPrefix(path, challengePath) {
+	if !m.options.HTTP01 || !strings.HasPrefix(path, ChallengePath) {
 		return "", false
 	}
 	if name, _, err := net.SplitHostPort(host); err == nil {

@@ -213,7 +213,7 @@ func TestRedisThatIsDown(t *testing.T) {
 	if now := obtainedAtOnce(t, s); now.SerialNumber.Cmp(got.SerialNumber) != 0 {
 		t.Error("another certificate")
 	}
-	if _, ok := m.HTTPChallenge(domain, challengePath+"token"); ok {
+	if _, ok := m.HTTPChallenge(domain, ChallengePath+"token"); ok {
 		t.Error("a challenge without a storage")
 	}
 }

@@ -79,15 +79,11 @@ func (b *Builder) manager(s *Snapshot, m *model.ACME, cleartext bool) *acme.Mana
 	return acme.Acquire(s.Leases, *m, options)
 }
 
-// challengePath is below which a directory looks for proof that a name is ours
-// (RFC 8555 8.3).
-const challengePath = "/.well-known/acme-challenge/"
-
 // challenged answers a directory that validates a name, of this instance's orders
 // or of another's with the same storage. It comes before all routes: they know
 // nothing of it.
 func (s *Snapshot) challenged(x *pipeline.Exchange) bool {
-	if len(s.managers) == 0 || x.Request.Method != "GET" || !strings.HasPrefix(x.Request.Path, challengePath) {
+	if len(s.managers) == 0 || x.Request.Method != "GET" || !strings.HasPrefix(x.Request.Path, acme.ChallengePath) {
 		return false
 	}
 	for _, manager := range s.managers {
