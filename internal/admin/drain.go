@@ -86,7 +86,7 @@ func written(group *upstream.Group, url string) (urls []string) {
 	for _, e := range group.Status(time.Now()).Endpoints {
 		same := e.URL == url
 		if own, bad := config.ParseEndpoint(e.URL); err == nil && bad == nil {
-			same = same || own.Scheme == asked.Scheme && own.Address == asked.Address && own.BasePath == asked.BasePath
+			same = same || own.Place() == asked.Place()
 		}
 		if same && !slices.Contains(urls, e.URL) {
 			urls = append(urls, e.URL)
