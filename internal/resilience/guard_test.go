@@ -16,6 +16,7 @@ type guarded struct {
 }
 
 func newGuarded(t *testing.T) *guarded {
+	t.Helper()
 	return &guarded{t: t, Guard: NewGuard(GuardSettings{Alpha: 0.2, Window: time.Minute, Upper: 2}), now: time.Hour}
 }
 
