@@ -62,7 +62,7 @@ func (b *Builder) expect(m *model.Upstream) {
 // messages are the words of the log for a kind of event.
 var messages = map[upstream.EventKind]string{
 	upstream.HealthChanged:   "the health of an endpoint changed",
-	upstream.Ejected:         "an endpoint is ejected: it fails more than the others",
+	upstream.Ejected:         "an endpoint is ejected: too many of its requests failed",
 	upstream.Returned:        "an endpoint is back after its ejection",
 	upstream.BreakerChanged:  "a circuit breaker changed its state",
 	upstream.DrainChanged:    "an endpoint was drained or undrained",

@@ -202,7 +202,7 @@ func (t *Turn) Dropped(now time.Time) {
 }
 
 // Broke notes that a response that was Answered ended before its time, by the
-// endpoint's fault. Where it was a failure by its status it is none again.
+// endpoint's fault. Where its status was a failure already it is not counted twice.
 func (t *Turn) Broke(now time.Time) {
 	if !t.failed && !t.outlying {
 		t.Endpoint.state.failures.Add(1)
