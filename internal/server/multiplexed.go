@@ -11,7 +11,6 @@ import (
 
 	"sluice/internal/h2"
 	"sluice/internal/message"
-
 	"sluice/internal/model"
 )
 

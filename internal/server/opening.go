@@ -8,7 +8,6 @@ import (
 
 	"sluice/internal/certificate"
 	"sluice/internal/message"
-
 	"sluice/internal/model"
 	"sluice/internal/netloop"
 	"sluice/internal/pipeline"
