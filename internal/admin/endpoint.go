@@ -40,6 +40,7 @@ func (a *API) endpoints() []endpoint {
 		{"/_gateway/routes", "the route table in matching order", nil, a.read(a.routes)},
 		{"/_gateway/upstreams", "the upstreams with their endpoints", nil, a.read(a.upstreams)},
 		{"/_gateway/breakers", "the circuit breakers, with what they have counted", nil, a.read(a.breakers)},
+		{"/_gateway/limits", "the limits, with what they know", nil, a.read(a.limits)},
 		{"/_gateway/explain", "what would happen to one request, and why", []parameter{
 			{"method", "query", "GET without", false}, {"url", "query", "an absolute URL, or a path", true},
 			{"header", "query", "a field as Name: value; may be repeated", false},
@@ -124,6 +125,8 @@ func statuses(s *snapshot.Snapshot) []upstream.Status {
 }
 
 func (a *API) breakers(s *snapshot.Snapshot) any { return s.Breakers(time.Now()) }
+
+func (a *API) limits(s *snapshot.Snapshot) any { return s.Limits() }
 
 func (a *API) problems() []model.Problem {
 	if problems := a.gateway.Problems(); problems != nil {

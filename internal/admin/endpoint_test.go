@@ -113,6 +113,7 @@ func TestReads(t *testing.T) {
 			object{"url": "http://127.0.0.1:1/base", "weight": 1.0, "available": true, "drained": false, "ejections": 0.0, "active": 0.0, "requests": 1.0, "failures": 1.0},
 		}}},
 		"/_gateway/breakers": []any{},
+		"/_gateway/limits":   []any{},
 		"/_gateway/problems": []any{},
 		"/_gateway/releases": []any{},
 	} {
@@ -271,7 +272,7 @@ func TestOpenAPI(t *testing.T) {
 		t.Errorf("the version is %s", api.OpenAPI)
 	}
 	for _, path := range []string{
-		"/", "/metrics", "/debug/pprof/", "/_gateway/health", "/_gateway/ready", "/_gateway/metrics", "/_gateway/upstreams", "/_gateway/breakers", "/_gateway/routes", "/_gateway/explain", "/_gateway/listeners",
+		"/", "/metrics", "/debug/pprof/", "/_gateway/health", "/_gateway/ready", "/_gateway/metrics", "/_gateway/upstreams", "/_gateway/breakers", "/_gateway/limits", "/_gateway/routes", "/_gateway/explain", "/_gateway/listeners",
 		"/_gateway/problems", "/_gateway/config", "/_gateway/config/history", "/_gateway/config/history/{revision}", "/_gateway/releases", "/_gateway/openapi.json",
 	} {
 		if _, ok := api.Paths[path]; !ok {

@@ -32,6 +32,8 @@ type Site struct {
 	Log     *slog.Logger
 	// Decisions returns what counts a limit's decisions of one sort.
 	Decisions func(limit, decision string) (count func())
+	// Show takes what tells how a limit is, for people. One identity is shown once.
+	Show func(identity string, status func() LimitStatus)
 }
 
 // Identity names the middleware over reloads: by its name, or by the place where it is

@@ -186,6 +186,15 @@ func (s *slot) under(rule Rule, now time.Duration) State {
 	}
 }
 
+// Store tells of the store: whether it answers, and how many instances share it as
+// last known. ok is false where the limit is kept in memory alone.
+func (l *Limit) Store() (answers bool, instances int64, ok bool) {
+	if l.remote == nil {
+		return false, 0, false
+	}
+	return !l.remote.down.Load(), l.remote.instances.Load(), true
+}
+
 // Keys returns how many keys the limit knows something of by itself, and how many it
 // has forgotten because there were too many.
 func (l *Limit) Keys() (held int, evicted int64) {

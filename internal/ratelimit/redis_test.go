@@ -250,11 +250,14 @@ func TestOutage(t *testing.T) {
 	all := []*ratelimit.Limit{first, second, open, shut}
 	for _, l := range all {
 		decided(t, l, "k", 1)
-		until(t, "four instances are known", func() bool { return l.Instances() == 4 })
+		until(t, "four instances are known", func() bool { _, n, _ := l.Store(); return n == 4 })
 	}
 	d.kill()
 	for _, l := range all {
 		until(t, "the outage is noticed", func() bool { return l.Take(nobody{}, "other", "", 1).StoreFailed })
+	}
+	if answers, n, ok := first.Store(); answers || n != 4 || !ok {
+		t.Errorf("it answers: %v, for %d instances, %v", answers, n, ok)
 	}
 	for _, l := range []*ratelimit.Limit{first, second} {
 		wantPasses(t, "a fourth of ten", passes(l, "k", "", 10), 2)

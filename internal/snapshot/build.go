@@ -33,7 +33,7 @@ type Builder struct {
 // Build composes a snapshot. It acquires what the snapshot needs and starts
 // nothing: Commit does. A snapshot that is not used is released.
 func (b *Builder) Build(compiled *Compiled, revision Revision) *Snapshot {
-	s := &Snapshot{Compiled: compiled, Revision: revision, metrics: b.Metrics, process: b.Log, current: b.Current, Leases: b.Registry.NewSet()}
+	s := &Snapshot{Compiled: compiled, Revision: revision, metrics: b.Metrics, process: b.Log, current: b.Current, shown: map[string]bool{}, Leases: b.Registry.NewSet()}
 	gateway := compiled.Gateway
 	s.accessLog = telemetry.AcquireAccessLog(s.Leases, gateway.AccessLog, b.AccessLog)
 	targets, upstreams := map[*model.Upstream]target{}, map[string]*telemetry.UpstreamMetrics{}
@@ -76,7 +76,7 @@ func (b *Builder) target(s *Snapshot, m *model.Upstream, group *upstream.Group) 
 	if m.RateLimit == nil {
 		return target{group: group}
 	}
-	return target{group, limit.Upstream(s.Leases, m, b.Metrics.Decisions)}
+	return target{group, limit.Upstream(b.site(s), m)}
 }
 
 // connect makes the connections of an upstream, which are counted.
@@ -151,10 +151,16 @@ func (b *Builder) chain(s *Snapshot, route *model.Route) []pipeline.Middleware {
 	steps := make([]pipeline.Middleware, len(route.Chain))
 	for i := range route.Chain {
 		m := &route.Chain[i]
-		site := pipeline.Site{Leases: s.Leases, Gateway: s.Gateway, Route: route, Step: m, Log: b.Log, Decisions: b.Metrics.Decisions}
-		steps[i] = b.kind(m.Kind).Build(&site, m.Settings)
+		site := b.site(s)
+		site.Route, site.Step = route, m
+		steps[i] = b.kind(m.Kind).Build(site, m.Settings)
 	}
 	return steps
+}
+
+// site is where something of a snapshot is built, without a place in a chain.
+func (b *Builder) site(s *Snapshot) *pipeline.Site {
+	return &pipeline.Site{Leases: s.Leases, Gateway: s.Gateway, Log: b.Log, Decisions: b.Metrics.Decisions, Show: s.show}
 }
 
 func (b *Builder) kind(name string) pipeline.Kind {

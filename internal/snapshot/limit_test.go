@@ -1,6 +1,7 @@
 package snapshot_test
 
 import (
+	"slices"
 	"strconv"
 	"testing"
 
@@ -41,6 +42,13 @@ routes:
 	stand("/x", 429, "tight", 0)
 	stand("/y", 429, "upstream none", 0)
 	stand("/z", 200, "wide", 93)
+	var shown []string
+	for _, l := range e.current.Load().Limits() {
+		shown = append(shown, l.Limit)
+	}
+	if want := []string{"upstream none", "wide", "tight"}; !slices.Equal(shown, want) {
+		t.Errorf("shown are %q", shown)
+	}
 	x := e.exchange("GET", "/nowhere")
 	_ = e.run(x) // the response tells
 	if limit, there := x.Response.Fields.Find("RateLimit"); there {

@@ -45,6 +45,8 @@ type Snapshot struct {
 	process   *slog.Logger
 	managers  []*acme.Manager // of the listeners whose certificates are ordered, in their order
 	current   *Current
+	limits    []func() pipeline.LimitStatus // that people can look at
+	shown     map[string]bool               // their identities
 
 	// Leases is what the snapshot holds; its owner may acquire more before
 	// Commit.

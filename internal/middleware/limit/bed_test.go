@@ -24,7 +24,10 @@ type bed struct {
 
 	mu     sync.Mutex
 	counts map[string]int
+	shown  []func() pipeline.LimitStatus
 }
+
+func (b *bed) show(_ string, status func() pipeline.LimitStatus) { b.shown = append(b.shown, status) }
 
 func newBed(t *testing.T) *bed {
 	t.Helper()
@@ -71,7 +74,7 @@ func (b *bed) chain(chain string, next pipeline.Handler) pipeline.Handler {
 	for i := range route.Chain {
 		for _, kind := range kinds() {
 			if kind.Name == route.Chain[i].Kind {
-				site := pipeline.Site{Leases: set, Gateway: gateway, Route: route, Step: &route.Chain[i], Log: slog.New(slog.DiscardHandler), Decisions: b.decisions}
+				site := pipeline.Site{Leases: set, Gateway: gateway, Route: route, Step: &route.Chain[i], Log: slog.New(slog.DiscardHandler), Decisions: b.decisions, Show: b.show}
 				steps = append(steps, kind.Build(&site, route.Chain[i].Settings))
 			}
 		}

@@ -78,6 +78,16 @@ func buildConcurrency(site *pipeline.Site, l concurrencyLimit) pipeline.Middlewa
 		idle := func(g *gate, _ time.Duration) bool { return g.idle() }
 		return &gates{time.Now(), keyed.NewTable(l.MaxKeys, nil, idle)}
 	})
+	site.Show(identity, func() pipeline.LimitStatus {
+		status := pipeline.LimitStatus{Limit: site.Identity(), Kind: "concurrency_limit", Max: l.Max, Keys: held.table.Len(), Evicted: held.table.Evicted()}
+		held.table.Range(func(_ uint64, g *gate) bool {
+			running, waiting := g.load()
+			status.Running += running
+			status.Waiting += waiting
+			return true
+		})
+		return status
+	})
 	return func(next pipeline.Handler) pipeline.Handler {
 		return pipeline.HandlerFunc(func(x *pipeline.Exchange) error {
 			g := held.of(keyOf(x, l.Keys))

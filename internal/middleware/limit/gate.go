@@ -63,7 +63,13 @@ func (g *gate) serve(most int) {
 
 // idle tells whether nobody has a place, nor waits for one.
 func (g *gate) idle() bool {
+	running, waiting := g.load()
+	return running == 0 && waiting == 0
+}
+
+// load is how many have a place, and how many wait for one.
+func (g *gate) load() (running, waiting int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.running == 0 && len(g.queue) == 0
+	return g.running, len(g.queue)
 }

@@ -146,6 +146,11 @@ func buildRate(site *pipeline.Site, l rateLimit) pipeline.Middleware {
 		}
 	}
 	g := &rateGate{l, newGuard(site.Leases, &settings, site.Decisions)}
+	mode := "enforce"
+	if l.Shadow {
+		mode = "shadow"
+	}
+	site.Show(settings.Identity, func() pipeline.LimitStatus { return g.status(&settings, "rate_limit", mode) })
 	return g.middleware
 }
 
@@ -189,6 +194,19 @@ func newGuard(set *lease.Set, s *ratelimit.Settings, decisions func(limit, decis
 		g.tiers[t.Name] = policyOf(s.Name, s.Strategy, t.Quota)
 	}
 	return g
+}
+
+// status tells people how the limit is.
+func (g *guard) status(s *ratelimit.Settings, kind, mode string) pipeline.LimitStatus {
+	status := pipeline.LimitStatus{Limit: s.Name, Kind: kind, Algorithm: s.Strategy, Rate: config.Rate{Count: s.Quota.Count, Per: s.Quota.Per}.String(), Mode: mode}
+	if !ratelimit.StrategyNamed(s.Strategy).Windowed {
+		status.Burst = s.Quota.Burst
+	}
+	status.Keys, status.Evicted = g.limit.Keys()
+	if answers, instances, ok := g.limit.Store(); ok {
+		status.Store = &pipeline.LimitStoreStatus{Name: s.Store.Name, Answers: answers, Instances: instances, OnFailure: s.OnFailure}
+	}
+	return status
 }
 
 // policyOf tells clients of a quota: what there is at most, and in which time all of it
@@ -246,13 +264,14 @@ func (g *guard) admit(x *pipeline.Exchange, key, tier string, cost int64, shadow
 }
 
 // Upstream returns what admits exchanges to an upstream that has a rate limit: nil, or
-// 429 rate_limited.
-func Upstream(set *lease.Set, m *model.Upstream, decisions func(limit, decision string) func()) func(x *pipeline.Exchange) error {
+// 429 rate_limited. Of the site it needs nothing of a chain.
+func Upstream(site *pipeline.Site, m *model.Upstream) func(x *pipeline.Exchange) error {
 	name := "upstream " + m.Name
 	settings := ratelimit.Settings{
 		Identity: name, Name: name, Strategy: ratelimit.TokenBucket, Cost: 1, MaxKeys: 1,
 		Quota: resilience.Quota{Count: m.RateLimit.Count, Per: m.RateLimit.Per, Burst: m.RateLimit.Burst},
 	}
-	g := newGuard(set, &settings, decisions)
+	g := newGuard(site.Leases, &settings, site.Decisions)
+	site.Show(name, func() pipeline.LimitStatus { return g.status(&settings, "upstream", "enforce") })
 	return func(x *pipeline.Exchange) error { return g.admit(x, "", "", 1, false) }
 }

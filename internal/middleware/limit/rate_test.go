@@ -153,6 +153,9 @@ func TestRateWithoutItsStore(t *testing.T) {
 					t.Errorf("clients are told %+v", x.Standing)
 				}
 			}
+			if store := b.shown[0]().Store; store == nil || *store != (pipeline.LimitStoreStatus{Name: "main", Instances: 1, OnFailure: c.failure}) {
+				t.Errorf("the store is shown as %+v", store)
+			}
 			if passed != c.passed {
 				t.Errorf("%d passed, want %d", passed, c.passed)
 			}
@@ -165,13 +168,16 @@ func TestRateWithoutItsStore(t *testing.T) {
 
 func TestUpstreamLimit(t *testing.T) {
 	b := newBed(t)
-	set := b.registry.NewSet()
-	defer set.Release()
+	site := &pipeline.Site{Leases: b.registry.NewSet(), Decisions: b.decisions, Show: b.show}
+	defer site.Leases.Release()
 	m := &model.Upstream{Name: "up", RateLimit: &model.RateLimit{Count: 1, Per: time.Hour, Burst: 3}}
-	admit := limit.Upstream(set, m, b.decisions)
+	admit := limit.Upstream(site, m)
 	h := pipeline.HandlerFunc(admit)
 	if got := b.passes(h, 5, pipeline.RateLimited, func() *pipeline.Exchange { return request(t.Context(), "192.0.2.1") }); got != 3 {
 		t.Errorf("%d passed", got)
+	}
+	if got, want := b.shown[0](), (pipeline.LimitStatus{Limit: "upstream up", Kind: "upstream", Algorithm: "token_bucket", Rate: "1/h", Burst: 3, Mode: "enforce", Keys: 1}); got != want {
+		t.Errorf("shown as %+v", got)
 	}
 	if got := b.counted("upstream up deny"); got != 2 {
 		t.Errorf("%d denials were counted", got)

@@ -1,0 +1,29 @@
+package pipeline
+
+// LimitStatus is what people see of a limit.
+type LimitStatus struct {
+	Limit     string `json:"limit"` // what metrics call it
+	Kind      string `json:"kind"`
+	Algorithm string `json:"algorithm,omitempty"`
+	Rate      string `json:"rate,omitempty"`
+	Burst     int64  `json:"burst,omitempty"`
+	Mode      string `json:"mode,omitempty"`
+	// Keys is how many keys it knows something of by itself, and Evicted how many it
+	// has forgotten because there were too many.
+	Keys    int   `json:"keys"`
+	Evicted int64 `json:"evicted"`
+
+	Max     int `json:"max,omitempty"`     // exchanges at once, of a key
+	Running int `json:"running,omitempty"` // of all keys
+	Waiting int `json:"waiting,omitempty"`
+
+	Store *LimitStoreStatus `json:"store,omitempty"` // nil: memory
+}
+
+// LimitStoreStatus is what people see of the store of a limit.
+type LimitStoreStatus struct {
+	Name      string `json:"name"`
+	Answers   bool   `json:"answers"`
+	Instances int64  `json:"instances"` // as last known
+	OnFailure string `json:"on_failure"`
+}
