@@ -40,12 +40,17 @@ func newDiskStorage(directory string) (*diskStorage, error) {
 // Lock is a method of certmagic.Locker. It waits until the lock is free or ctx
 // ends.
 func (s *diskStorage) Lock(ctx context.Context, name string) error {
+	return awaitLock(ctx, s, name, diskPoll)
+}
+
+// awaitLock tries a lock again and again, until it is free or ctx ends.
+func awaitLock(ctx context.Context, by certmagic.TryLocker, name string, poll time.Duration) error {
 	for {
-		ok, err := s.TryLock(ctx, name)
+		ok, err := by.TryLock(ctx, name)
 		if ok || err != nil {
 			return err
 		}
-		timer := time.NewTimer(diskPoll)
+		timer := time.NewTimer(poll)
 		select {
 		case <-timer.C:
 		case <-ctx.Done():

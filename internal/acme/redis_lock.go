@@ -33,19 +33,7 @@ type redisHold struct {
 // Lock is a method of certmagic.Locker. It waits until the lock is free or ctx
 // ends.
 func (s *redisStorage) Lock(ctx context.Context, name string) error {
-	for {
-		ok, err := s.TryLock(ctx, name)
-		if ok || err != nil {
-			return err
-		}
-		timer := time.NewTimer(min(redisPoll, s.life))
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return ctx.Err()
-		}
-	}
+	return awaitLock(ctx, s, name, min(redisPoll, s.life))
 }
 
 // TryLock is a method of certmagic.TryLocker.
