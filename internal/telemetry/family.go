@@ -27,13 +27,18 @@ func newFamily[T any](limit *atomic.Int64, with func(labels ...string) T) *famil
 	return &family[T]{limit: limit, with: with, series: map[string]T{}}
 }
 
-// get returns the series with these label values. A series that exists stays
-// its own when the limit is lowered.
-func (f *family[T]) get(labels ...string) T {
+// keyOf makes labels valid, and one text of them.
+func keyOf(labels []string) string {
 	for i, label := range labels {
 		labels[i] = strings.ToValidUTF8(label, "\uFFFD") // the exposition formats know nothing else
 	}
-	key := strings.Join(labels, "\xff") // no valid label holds this byte
+	return strings.Join(labels, "\xff") // no valid label holds this byte
+}
+
+// get returns the series with these label values. A series that exists stays
+// its own when the limit is lowered.
+func (f *family[T]) get(labels ...string) T {
+	key := keyOf(labels)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if series, ok := f.series[key]; ok {

@@ -2,7 +2,6 @@ package telemetry
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -121,10 +120,7 @@ func (c *stateCollector) gauges(desc *prometheus.Desc, same, rest func(a, b floa
 }
 
 func (g *gaugeSet) add(value float64, labels ...string) {
-	for i, label := range labels {
-		labels[i] = strings.ToValidUTF8(label, "\uFFFD")
-	}
-	key := strings.Join(labels, "\xff")
+	key := keyOf(labels)
 	at, known := g.index[key]
 	switch {
 	case known:
