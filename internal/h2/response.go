@@ -161,7 +161,7 @@ func (r *response) push(p []byte, end bool) error {
 		r.spoil(err)
 		return err
 	}
-	err := error(nil)
+	var err error
 	if held > 0 && !s.finished {
 		err = s.send(r.hold[:held], end && len(p) == 0)
 	}
