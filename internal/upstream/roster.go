@@ -19,10 +19,10 @@ type roster struct {
 	names    *discovery.Names
 	current  atomic.Pointer[roll]
 	ready    chan struct{} // closed once they are known, or cannot be found out
+	cancel   func()        // of the subscription; the registry guards it
 
 	mu       sync.Mutex // guards what follows
 	set      *lease.Set
-	cancel   func() // of the subscription
 	released bool
 }
 
