@@ -132,45 +132,12 @@ func (w *referenceWriter) typeName(v reflect.Value, f *field) string {
 
 func (w *referenceWriter) nameOf(v reflect.Value) string {
 	if v.CanAddr() {
-		switch value := v.Addr().Interface().(type) {
-		case *step:
-			return "name, or kind with options"
-		case *definition:
-			return "kind with options"
-		case *Template:
-			return "text with placeholders"
-		case *Size:
-			return "size"
-		case *Duration:
-			return "duration"
-		case *Percent:
-			return "percentage"
-		case *ByteRate:
-			return "bytes a second"
-		case *Rate:
-			return "rate"
-		case *Prefix:
-			return "address or range"
-		case *pathText:
-			return "path"
-		case *weight:
-			return "whole number or percentage"
-		case *key, *LimitKey:
-			return "key"
-		case *LimitKeys:
-			return "key, or list of keys"
-		case *StoreName:
-			return "`memory`, or name of a store"
-		case *statuses:
-			return "status, range, or list of them"
-		case *retryReason:
-			return "word or status"
-		case *endpoint:
-			return "URL, or mapping"
-		case *condition:
-			return "text, or mapping"
-		case mapValue:
-			return "mapping of names to " + plural(w.nameOf(w.fresh(value.mapValue())))
+		value := v.Addr().Interface()
+		if m, ok := value.(mapValue); ok {
+			return "mapping of names to " + plural(w.nameOf(w.fresh(m.mapValue())))
+		}
+		if name := formOf(value); name != "" {
+			return name
 		}
 	}
 	switch v.Kind() {
@@ -187,6 +154,50 @@ func (w *referenceWriter) nameOf(v reflect.Value) string {
 	default:
 		return "whole number"
 	}
+}
+
+// formOf says how a value is written whose type has a form of its own; empty for
+// others.
+func formOf(value any) string {
+	switch value.(type) {
+	case *step:
+		return "name, or kind with options"
+	case *definition:
+		return "kind with options"
+	case *Template:
+		return "text with placeholders"
+	case *Size:
+		return "size"
+	case *Duration:
+		return "duration"
+	case *Percent:
+		return "percentage"
+	case *ByteRate:
+		return "bytes a second"
+	case *Rate:
+		return "rate"
+	case *Prefix:
+		return "address or range"
+	case *pathText:
+		return "path"
+	case *weight:
+		return "whole number or percentage"
+	case *key, *LimitKey:
+		return "key"
+	case *LimitKeys:
+		return "key, or list of keys"
+	case *StoreName:
+		return "`memory`, or name of a store"
+	case *statuses:
+		return "status, range, or list of them"
+	case *retryReason:
+		return "word or status"
+	case *endpoint:
+		return "URL, or mapping"
+	case *condition:
+		return "text, or mapping"
+	}
+	return ""
 }
 
 func (w *referenceWriter) defaultText(v reflect.Value, f *field) string {
