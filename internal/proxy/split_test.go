@@ -2,8 +2,11 @@ package proxy_test
 
 import (
 	"context"
+	"errors"
+	"net"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"sluice/internal/lease"
 	"sluice/internal/message"
@@ -19,6 +22,12 @@ type share struct {
 	weight    int
 	endpoints int
 }
+
+// A number of endpoints that stands for a name that is looked up.
+const (
+	unfound    = -1 // the name server is not there
+	unanswered = -2 // it says nothing
+)
 
 // divided is a split over transports that stand in: of each side, by its version.
 type divided struct {
@@ -37,7 +46,13 @@ func divide(t *testing.T, registry *lease.Registry, route *model.Route, transpor
 	d := &divided{groups: map[string]*upstream.Group{}}
 	var sides []proxy.Side
 	for _, one := range shares {
-		m := &model.Upstream{Name: "shop-" + one.version, Endpoints: endpointsOf(one.endpoints)}
+		m := &model.Upstream{Name: "shop-" + one.version}
+		if one.endpoints < 0 {
+			m.DNS = &model.DNS{Name: "shop.internal", Port: 80, Scheme: "http", Refresh: time.Hour, Resolver: nameServer(t, one.endpoints)}
+			m.Timeouts.Connect = time.Minute
+		} else {
+			m.Endpoints = endpointsOf(one.endpoints)
+		}
 		for i := range m.Endpoints {
 			m.Endpoints[i].URL = "http://" + one.version + "-" + itoa(i)
 		}
@@ -229,4 +244,66 @@ func TestFailoverKeepsToTheBudget(t *testing.T) {
 		}
 		d.idleAll()
 	})
+}
+
+// nameServer is the address of one that does not answer.
+func nameServer(t *testing.T, how int) string {
+	t.Helper()
+	socket, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if how == unfound {
+		_ = socket.Close()
+	} else {
+		t.Cleanup(func() { _ = socket.Close() })
+	}
+	return socket.LocalAddr().String()
+}
+
+// TestFailoverOfASideThatIsNotFound: nobody knows that a side has no endpoint before
+// its name was looked up. Who came there then goes on to another, within its budget.
+func TestFailoverOfASideThatIsNotFound(t *testing.T) {
+	t.Run("the first attempt", func(t *testing.T) {
+		d := divide(t, new(lease.Registry), failingOver(), nil, share{"v1", 1_000_000_000, unfound}, share{"v2", 1, 1})
+		x := exchange(t.Context(), get("/"))
+		if err := d.Serve(x); err != nil || x.Response.Status != 200 || x.Attempts != 1 || x.Upstream != "shop-v2" || x.Version != "v2" {
+			t.Errorf("%v after %d attempts at %s %s", err, x.Attempts, x.Upstream, x.Version)
+		}
+		d.idleAll()
+	})
+	for name, taken := range map[string]int{"a repetition": 0, "a repetition without a budget": 3} {
+		t.Run(name, func(t *testing.T) {
+			shares := []share{{"v1", 1_000_000_000_000_000, 1}, {"v2", 1_000_000_000, unfound}, {"v3", 1, 1}}
+			d := divide(t, new(lease.Registry), failingOver(), map[string]roundTripper{"v1": always(503)}, shares...)
+			budget := d.groups["v3"].Budget()
+			for range taken {
+				budget.Take(0)
+			}
+			x := exchange(t.Context(), get("/"))
+			err := d.Serve(x)
+			switch {
+			case taken > 0:
+				wantError(t, err, pipeline.NoEndpoint, 503)
+			case err != nil || x.Response.Status != 200 || x.Attempts != 2 || x.Version != "v3":
+				t.Errorf("%v after %d attempts at %s", err, x.Attempts, x.Version)
+			}
+			for range taken {
+				budget.Give()
+			}
+			d.idleAll()
+		})
+	}
+}
+
+// TestNoFailoverForAClientThatLeft while a side was looked up.
+func TestNoFailoverForAClientThatLeft(t *testing.T) {
+	d := divide(t, new(lease.Registry), failingOver(), nil, share{"v1", 1_000_000_000, unanswered}, share{"v2", 1, 1})
+	ctx, leave := context.WithCancelCause(t.Context())
+	x := exchange(ctx, get("/"))
+	leave(pipeline.ErrClientGone)
+	if err := d.Serve(x); !errors.Is(err, pipeline.ErrClientGone) || x.Attempts != 0 || x.Version != "v1" {
+		t.Errorf("%v after %d attempts at %s", err, x.Attempts, x.Version)
+	}
+	d.idleAll()
 }
