@@ -298,6 +298,13 @@ func TestChecksByGRPCOfSomethingElse(t *testing.T) {
 	becomes(t, gw, "unhealthy", "grpc-status 12")
 	answer.Store(func(w http.ResponseWriter) { w.Header().Set("Grpc-Status", "0") })
 	becomes(t, gw, "unhealthy", "does not tell that it is serving")
+	answer.Store(func(w http.ResponseWriter) {
+		w.(http.Flusher).Flush()
+		panic(http.ErrAbortHandler)
+	})
+	becomes(t, gw, "unhealthy", "upstream_reset")
+	server.Close()
+	becomes(t, gw, "unhealthy", "connection refused")
 }
 
 // A route that is changed, an endpoint that is added and a weight that is changed do

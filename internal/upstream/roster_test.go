@@ -12,6 +12,7 @@ import (
 
 	"github.com/miekg/dns"
 
+	"sluice/internal/discovery"
 	"sluice/internal/lease"
 	"sluice/internal/model"
 	"sluice/internal/pipeline"
@@ -142,6 +143,23 @@ func TestEndpointsComeAndGo(t *testing.T) {
 	told.expect(t, "lookup recovered users.internal: ")
 	set.Release()
 	within(t, "nothing is held", func() bool { return registry.Idle() == nil })
+}
+
+// The authority of what was looked up has a port where that is not its scheme's.
+func TestTheAuthorityOfWhatIsLookedUp(t *testing.T) {
+	for _, c := range []struct {
+		scheme string
+		port   int
+		want   string
+	}{
+		{"http", 80, "users.internal"}, {"http", 443, "users.internal:443"}, {"http", 8080, "users.internal:8080"},
+		{"https", 443, "users.internal"}, {"https", 80, "users.internal:80"},
+	} {
+		m := &model.DNS{Name: "users.internal", Scheme: c.scheme}
+		if got := endpointsOf(m, []discovery.Address{{Host: "::1", Port: c.port, Weight: 1}})[0].Host; got != c.want {
+			t.Errorf("%s, port %d: %s, want %s", c.scheme, c.port, got, c.want)
+		}
+	}
 }
 
 // A name that there is not leaves no endpoint, until there is.
