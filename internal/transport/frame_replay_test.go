@@ -9,6 +9,7 @@ import (
 	"golang.org/x/net/http2"
 
 	"sluice/internal/message"
+	"sluice/internal/model"
 	"sluice/internal/pipeline"
 )
 
@@ -189,6 +190,56 @@ func TestRefusalsByNewSettings(t *testing.T) {
 		release()
 		if err := within(t, "the first response", done); err != nil {
 			t.Error(err)
+		}
+	})
+}
+
+// A refusal tells how many attempts at once the endpoint takes.
+func TestRefusalsLowerTheLimit(t *testing.T) {
+	each(t, func(t *bed) {
+		held, answer := make(chan uint32, 2), make(chan struct{})
+		endpoint := framed(t, nil, func(f *framer) {
+			var streams []uint32
+			for len(streams) < 2 {
+				stream, _ := f.next()
+				streams = append(streams, stream)
+				held <- stream
+			}
+			refused, _ := f.next()
+			_ = f.WriteRSTStream(refused, http2.ErrCodeRefusedStream)
+			<-answer
+			for _, stream := range streams {
+				f.ok(stream)
+			}
+			f.rest()
+		})
+		raw, ok := acquired(t, &model.Upstream{Protocol: model.UpstreamH2C}, endpoint, Observer{}).(*sharing)
+		if !ok {
+			t.Fatal("it is another transport")
+		}
+		transport := by(t.own, raw)
+		done := make(chan error, 2)
+		for range 2 {
+			go func() {
+				_, _, err := read(t.Context(), transport, get("/"))
+				done <- err
+			}()
+			within(t, "a request", held)
+		}
+		if _, _, err := read(t.Context(), transport, get("/")); pipeline.AsError(err).Word != pipeline.UpstreamReset {
+			t.Errorf("got %v", err)
+		}
+		raw.mu.Lock()
+		limit := raw.sessions[0].limit
+		raw.mu.Unlock()
+		if limit != 2 {
+			t.Errorf("the limit is %d", limit)
+		}
+		close(answer)
+		for range 2 {
+			if err := within(t, "an answer", done); err != nil {
+				t.Error(err)
+			}
 		}
 	})
 }

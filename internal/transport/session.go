@@ -208,8 +208,8 @@ func (s *session) learn() {
 func (s *session) refused() (full bool) {
 	s.pool.mu.Lock()
 	defer s.pool.mu.Unlock()
-	if s.streams > 1 {
-		s.limit = min(s.limit, s.streams-1)
+	if s.streams > 0 { // those that it did not refuse; the one it did is given back
+		s.limit = min(s.limit, s.streams)
 	}
 	return !s.library.CanTakeNewRequest()
 }
