@@ -70,9 +70,7 @@ type Breaker struct {
 	consecutive int       // failures in a row since then
 	probing     int       // probes under way in this epoch
 	successes   int       // of probes in this epoch
-
-	untold  []Transition
-	telling bool // a goroutine is telling untold
+	untold      Untold[Transition]
 }
 
 // NewBreaker returns a closed breaker. told, which may be nil, is called after each

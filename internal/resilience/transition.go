@@ -56,7 +56,7 @@ func (b *Breaker) probed(now time.Time, failed, slow bool) {
 func (b *Breaker) enter(to State, now time.Time, reason string) {
 	epoch := b.epoch.Load()
 	if b.told != nil {
-		b.untold = append(b.untold, Transition{From: stateOf(epoch), To: to, Reason: reason, At: now})
+		b.untold.Note(Transition{From: stateOf(epoch), To: to, Reason: reason, At: now})
 	}
 	b.since, b.reason = now, reason
 	b.probing, b.successes = 0, 0
@@ -67,28 +67,7 @@ func (b *Breaker) enter(to State, now time.Time, reason string) {
 }
 
 // unlock releases mu, after it has told what happened.
-func (b *Breaker) unlock() {
-	defer b.mu.Unlock()
-	if b.telling {
-		return // whoever tells goes on with it
-	}
-	b.telling = true
-	defer func() { b.telling = false }()
-	for len(b.untold) > 0 {
-		next := b.untold
-		b.untold = nil
-		b.tell(next)
-	}
-}
-
-// tell is unlocked for as long as it tells.
-func (b *Breaker) tell(transitions []Transition) {
-	b.mu.Unlock()
-	defer b.mu.Lock()
-	for _, t := range transitions {
-		b.told(t)
-	}
-}
+func (b *Breaker) unlock() { b.untold.Unlock(&b.mu, b.told) }
 
 func share(part, all int) float64 { return float64(part) / float64(all) }
 

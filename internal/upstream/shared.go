@@ -17,13 +17,12 @@ type shared struct {
 
 	// mu guards what follows, and what the states of endpoints say of it. Nothing that
 	// may wait is done with it held.
-	mu      sync.Mutex
-	untold  []untold
-	telling bool // a goroutine is telling untold
+	mu     sync.Mutex
+	untold resilience.Untold[notice]
 }
 
-// untold is an event that nobody was told yet.
-type untold struct {
+// notice is an event for an observer.
+type notice struct {
 	observer Observer
 	event    Event
 }
@@ -36,31 +35,12 @@ func (s *shared) changed() { s.epoch.Add(1) }
 // note leaves an event to unlock. The caller holds the lock.
 func (s *shared) note(observer Observer, event Event) {
 	if observer != nil {
-		s.untold = append(s.untold, untold{observer, event})
+		s.untold.Note(notice{observer, event})
 	}
 }
 
 // unlock releases mu and tells what was noted, in that order and one at a time: where
 // a goroutine is telling already, it goes on with it.
 func (s *shared) unlock() {
-	defer s.mu.Unlock()
-	if s.telling {
-		return
-	}
-	s.telling = true
-	defer func() { s.telling = false }()
-	for len(s.untold) > 0 {
-		next := s.untold
-		s.untold = nil
-		s.tell(next)
-	}
-}
-
-// tell is unlocked for as long as it tells.
-func (s *shared) tell(events []untold) {
-	s.mu.Unlock()
-	defer s.mu.Lock()
-	for _, one := range events {
-		one.observer(one.event)
-	}
+	s.untold.Unlock(&s.mu, func(n notice) { n.observer(n.event) })
 }
