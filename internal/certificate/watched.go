@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"sluice/internal/pemfile"
+	"sluice/internal/regularfile"
 )
 
 const (
@@ -215,7 +216,7 @@ func (w *watched[T]) altered(now time.Time) bool {
 			if before.err != after.err {
 				return true
 			}
-		case !os.SameFile(before.info, after.info), before.info.Size() != after.info.Size(), !before.info.ModTime().Equal(after.info.ModTime()):
+		case !regularfile.Same(before.info, after.info):
 			return true
 		case w.read.Sub(after.info.ModTime()) < coarse:
 			return true // it may have changed since, within the same tick of its clock

@@ -55,6 +55,13 @@ func ReadAll(file *os.File, most int) (data []byte, err error) {
 	return data, err
 }
 
+// Same tells whether two looks at a path found one file that has not changed in
+// between, as far as that shows from outside: within a tick of the file system's clock
+// it may have.
+func Same(before, after fs.FileInfo) bool {
+	return os.SameFile(before, after) && before.Size() == after.Size() && before.ModTime().Equal(after.ModTime())
+}
+
 // regular tells what keeps a file from being read as one.
 func regular(info fs.FileInfo) error {
 	what := "something else"

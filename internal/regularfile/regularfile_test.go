@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 
 	"sluice/internal/regularfile"
 )
@@ -59,5 +60,32 @@ func TestRead(t *testing.T) {
 	}
 	if _, err := regularfile.Read(at("secret"), most); regularfile.Reason(err) != "the file may not be read by this user" {
 		t.Errorf("forbidden: %v", err)
+	}
+}
+
+func TestSame(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	write := func(path, text string, seconds int64) fs.FileInfo {
+		t.Helper()
+		at := time.Unix(seconds, 0)
+		if err := errors.Join(os.WriteFile(path, []byte(text), 0o600), os.Chtimes(path, at, at)); err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info
+	}
+	first := write(path, "one", 1)
+	if !regularfile.Same(first, write(path, "two", 1)) { // nothing shows it
+		t.Error("equal from outside, and not the same")
+	}
+	for name, other := range map[string]fs.FileInfo{
+		"another time": write(path, "one", 2), "another length": write(path, "three", 1), "another file": write(path+"2", "one", 1),
+	} {
+		if regularfile.Same(first, other) {
+			t.Errorf("%s is the same", name)
+		}
 	}
 }

@@ -5,12 +5,14 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"sluice/internal/certificate"
 	"sluice/internal/model"
+	"sluice/internal/regularfile"
 )
 
 // fileCheck is how often the files of TLS settings are looked at, at most: a
@@ -64,7 +66,7 @@ func (c *credentials) get() (*certificate.Material, error) {
 // look reads the files if they have changed. The caller holds the lock.
 func (c *credentials) look() {
 	files, err := c.stat()
-	if err == nil && c.files != nil && same(files, c.files) {
+	if err == nil && c.files != nil && slices.EqualFunc(c.files, files, regularfile.Same) {
 		return
 	}
 	var next *certificate.Material
@@ -96,15 +98,6 @@ func (c *credentials) stat() ([]fs.FileInfo, error) {
 		files = append(files, info)
 	}
 	return files, nil
-}
-
-func same(a, b []fs.FileInfo) bool {
-	for i := range a {
-		if !os.SameFile(a[i], b[i]) || a[i].Size() != b[i].Size() || !a[i].ModTime().Equal(b[i].ModTime()) {
-			return false
-		}
-	}
-	return true
 }
 
 // The protocols that are offered by ALPN (RFC 7301).
