@@ -45,6 +45,9 @@ func (s *stream) send(p []byte, end bool) error {
 		}
 		s.writing.wait(&s.writable)
 	}
+	if end && s.finished {
+		return nil // whoever has all of it may leave
+	}
 	return s.gone
 }
 

@@ -138,12 +138,20 @@ func (t *turn) copyBody() error {
 		switch {
 		case errors.Is(err, io.EOF) && r.Length >= 0 && left > 0:
 			return fmt.Errorf("the body of the response is shorter than its length: %w", io.ErrUnexpectedEOF)
-		case errors.Is(err, io.EOF):
+		case errors.Is(err, io.EOF), err != nil && left == 0 && t.unneeded(err):
 			return nil
 		case err != nil:
 			return err
 		}
 	}
+}
+
+// unneeded tells whether an error of a body of which the client has the whole
+// length comes of the end of the exchange, or of its request: over HTTP/2 the
+// response has ended for the client, which may leave while the endpoint's end,
+// which comes behind its trailers, is still waited for.
+func (t *turn) unneeded(err error) bool {
+	return t.ctx.Err() != nil || pipeline.AsError(t.blame(err)).Word == pipeline.ClientClosed
 }
 
 // head gives net/http the head of the response.
