@@ -315,3 +315,23 @@ func TestTunnelsOverTLS(t *testing.T) {
 		}
 	})
 }
+
+// A driver that stops ends what looks after connections at rest, whatever they look
+// like then.
+func TestStopWithConnectionsAtRest(t *testing.T) {
+	var c counts
+	endpoint, trust := secured(t, http.HandlerFunc(echo), alpnHTTP1)
+	driver, err := newLoops(1, log(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	loop := driver.Executors()[0]
+	p := newPool(newWay(&model.Upstream{Name: "up", TLS: trust}, endpoint, c.observer(), newCredentials("up", trust, nil)), NewEngine(driver.Executors(), startGoroutines(t)))
+	if _, body := ask(t, by(loop, p), post(strings.NewReader("hello"), 5)); body != "hello" {
+		t.Errorf("got %q", body)
+	}
+	eventually(t, "it rests", func() bool { return p.idle.Load() == 1 })
+	done := make(chan struct{})
+	go func() { driver.Stop(); close(done) }()
+	within(t, "the end of the driver", done)
+}

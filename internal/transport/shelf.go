@@ -1,6 +1,8 @@
 package transport
 
 import (
+	"errors"
+	"os"
 	"slices"
 	"sync"
 	"time"
@@ -113,7 +115,9 @@ func (s *shelf) keep(keeper netloop.Event) {
 	if timeout := s.pool.idleTimeout; timeout > 0 && timeout < staleCheck {
 		next = time.Now().Add(timeout)
 	}
-	for !next.IsZero() && keeper.Wait(next) != nil {
+	// Any other end of the waiting is for good: the shelf is cleared, or the executor
+	// has stopped.
+	for !next.IsZero() && errors.Is(keeper.Wait(next), os.ErrDeadlineExceeded) {
 		var retired []*link
 		next, retired = s.retire(time.Now())
 		for _, l := range retired {
