@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -64,6 +65,35 @@ func TestConnectingTakesTooLong(t *testing.T) {
 		time.AfterFunc(20*time.Millisecond, func() { cancel(errOver) })
 		if err := fails(ctx, t, open(t, endpoint, setup{}), get("/")); !errors.Is(err, errOver) {
 			t.Errorf("for the client: %v", err)
+		}
+	})
+}
+
+// A time-out that is over in the queue for a connection, or for a stream, is no fault
+// of the endpoint's.
+func TestWaitingInTheQueueTakesTooLong(t *testing.T) {
+	engines(t, func(t *bed) {
+		for _, protocol := range []string{model.UpstreamHTTP1, model.UpstreamH2C} {
+			arrived, leave := make(chan struct{}, 1), make(chan struct{})
+			endpoint := served(t, nil, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+				arrived <- struct{}{}
+				<-leave
+			}))
+			transport := reach(t, &model.Upstream{Protocol: protocol, Pool: model.Pool{MaxConnections: 1, MaxStreams: 1, MaxPending: 1}}, endpoint, Observer{})
+			done := make(chan error, 1)
+			go func() {
+				_, _, err := read(t.Context(), transport, get("/"))
+				done <- err
+			}()
+			within(t, "the first", arrived)
+			e := wantError(t, fails(t.Context(), t, watch(transport, model.RouteTimeouts{Total: 30 * time.Millisecond}), get("/")), pipeline.UpstreamTimeout)
+			if e.Fault != pipeline.Gateway || !e.Unsent {
+				t.Errorf("%s: %+v", protocol, e)
+			}
+			close(leave)
+			if err := within(t, "the first's answer", done); err != nil {
+				t.Errorf("%s: %v", protocol, err)
+			}
 		}
 	})
 }

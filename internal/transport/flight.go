@@ -27,6 +27,7 @@ type flight struct {
 	informer     informing
 	informed     int         // of the goroutine that reads the connection
 	came         atomic.Bool // anything of a response
+	queued       atomic.Bool // it waits for a stream of a connection that there is
 
 	session *session // it goes over
 	sent    time.Time
@@ -43,7 +44,7 @@ type informing func(status int, fields message.Fields)
 func (f *flight) send(ctx context.Context) (*http.Response, error) {
 	repeated, doubtful := false, false
 	for {
-		s, err := f.pool.acquire(ctx, f.introduction)
+		s, err := f.pool.acquire(ctx, f.introduction, &f.queued)
 		if err != nil {
 			return nil, since(err, doubtful)
 		}

@@ -152,9 +152,21 @@ func (w *waiter) await(watch *pipeline.Watch) error {
 			return err
 		}
 		if err := watch.Expired(); err != nil {
-			return unsent(err, false)
+			return inQueue(err)
 		}
 	}
+}
+
+// inQueue is the error of a time-out that was over in the queue: the endpoint has not
+// failed, it is asked for more than is let through to it.
+func inQueue(err error) error {
+	var known *pipeline.Error
+	if errors.As(err, &known) {
+		clone := *known
+		clone.Unsent, clone.Fault = true, pipeline.Gateway
+		return &clone
+	}
+	return err
 }
 
 // abandon takes a waiter out of the queue; what it has goes to the next.

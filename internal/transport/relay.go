@@ -118,6 +118,9 @@ func (r *relay) awaitHead() error {
 			done = r.head
 			return done || news != nil
 		})
+		if err != nil && r.flight.queued.Load() {
+			err = inQueue(err)
+		}
 		if err != nil {
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/net/http2"
@@ -133,8 +134,9 @@ func (p *sharing) idle() (list []*session) {
 }
 
 // acquire returns a connection with a stream reserved for an attempt, which must
-// use it. It makes one, or waits until ctx ends.
-func (p *sharing) acquire(ctx context.Context, introduction string) (*session, error) {
+// use it. It makes one, or waits until ctx ends. queued is set while the attempt
+// waits for a stream though no connection is being made.
+func (p *sharing) acquire(ctx context.Context, introduction string, queued *atomic.Bool) (*session, error) {
 	p.mu.Lock()
 	if !slices.ContainsFunc(p.waiting, func(a *applicant) bool { return a.introduction == introduction }) {
 		if s := p.reserve(introduction); s != nil {
@@ -151,10 +153,12 @@ func (p *sharing) acquire(ctx context.Context, introduction string) (*session, e
 		close(a.settled)
 	}
 	p.watch()
+	queued.Store(p.dialing[introduction] == 0)
 	p.mu.Unlock()
 	if evicted != nil {
 		evicted.close()
 	}
+	defer queued.Store(false)
 	select {
 	case <-a.settled:
 		return a.session, a.err
@@ -165,6 +169,9 @@ func (p *sharing) acquire(ctx context.Context, introduction string) (*session, e
 	if i := slices.Index(p.waiting, a); i >= 0 {
 		p.waiting = slices.Delete(p.waiting, i, i+1)
 		p.forsake()
+		if queued.Load() {
+			return nil, inQueue(ended(ctx))
+		}
 		return nil, ended(ctx)
 	}
 	return a.session, a.err // it came in the same moment
