@@ -6,6 +6,7 @@ import (
 
 	"sluice/internal/message"
 	"sluice/internal/pipeline"
+	"sluice/internal/rpc"
 )
 
 // attempt tries one endpoint, from start on, up to the head of its response. begun
@@ -39,7 +40,7 @@ func (f *forward) attempt(start time.Time) (begun bool, err error) {
 	f.x.UpstreamTime += now.Sub(start)
 	switch err = f.late(err); {
 	case err == nil:
-		f.turn.Answered(f.try.Response.Status, now)
+		f.turn.Answered(f.status(), now)
 		return true, nil
 	case atFault(err):
 		f.turn.Failed(now)
@@ -70,6 +71,21 @@ func (f *forward) ask() *message.Request {
 	}
 	return r
 }
+
+// status is what the response of the attempt came to: its status or, of a call that
+// ended without a message, the one that its code stands for.
+func (f *forward) status() int {
+	r := &f.try.Response
+	if f.call && r.Status == 200 {
+		if code, there := r.Fields.Find(grpcStatus); there {
+			return rpc.StatusOf(code)
+		}
+	}
+	return r.Status
+}
+
+// grpcStatus is the field, or trailer, with the code of a call.
+const grpcStatus = "Grpc-Status"
 
 // version is the label of the release that is tried.
 func (f *forward) version() string {

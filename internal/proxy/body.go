@@ -83,9 +83,12 @@ func (d *download) ended(n int, err error) (int, error) {
 			err = (*forward)(d).late(err)
 		}
 		d.downloading, d.over = nil, err
-		if failed && atFault(err) {
+		switch {
+		case failed && atFault(err):
 			(*forward)(d).broke()
-		} else {
+		case !failed && d.call:
+			(*forward)(d).returned()
+		default:
 			(*forward)(d).end()
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"sluice/internal/message"
 	"sluice/internal/pipeline"
 	"sluice/internal/resilience"
+	"sluice/internal/rpc"
 	"sluice/internal/upstream"
 )
 
@@ -78,6 +79,16 @@ func (f *forward) end() {
 // broke ends an attempt whose response had come, by the endpoint's fault.
 func (f *forward) broke() {
 	f.turn.Broke(time.Now())
+	f.end()
+}
+
+// returned ends a call whose messages have all come: its code is in the trailers.
+func (f *forward) returned() {
+	if trailer := f.try.Response.Trailer; trailer != nil {
+		if code, there := trailer().Find(grpcStatus); there {
+			f.turn.Ended(rpc.StatusOf(code), time.Now())
+		}
+	}
 	f.end()
 }
 

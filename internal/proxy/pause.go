@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"strconv"
 	"time"
@@ -14,6 +15,9 @@ const (
 	// each, up to longPause.
 	firstPause = 25 * time.Millisecond
 	longPause  = time.Second
+	// mostPatience is the longest that an endpoint is left alone because it asks for
+	// that, where no time-out bounds it.
+	mostPatience = 10 * time.Minute
 )
 
 // delay is how long to wait before the next attempt: exponentially longer with
@@ -31,13 +35,13 @@ func (f *forward) delay(err error, fresh bool, now time.Time) (pause time.Durati
 		pause = max(pause, retryAfter(f.try.Response.Fields, now))
 	}
 	deadline := f.watch.Deadline()
-	return pause, deadline.IsZero() || now.Add(pause).Before(deadline)
+	return pause, pause <= mostPatience && (deadline.IsZero() || now.Add(pause).Before(deadline))
 }
 
 // retryAfter is how long a response asks to be left alone.
 func retryAfter(fields message.Fields, now time.Time) time.Duration {
 	value := fields.Get(message.RetryAfter)
-	if seconds, err := strconv.ParseUint(value, 10, 31); err == nil {
+	if seconds, err := strconv.ParseUint(value, 10, 31); err == nil || errors.Is(err, strconv.ErrRange) {
 		return time.Duration(seconds) * time.Second
 	}
 	// The three forms of a date (RFC 9110 5.6.7).

@@ -144,7 +144,7 @@ func (f *forward) giveBack() {
 // matches tells whether the route wants another attempt after what came of one.
 func (f *forward) matches(r *model.Retry, err error) bool {
 	if err == nil {
-		_, listed := slices.BinarySearch(r.On.Status, f.try.Response.Status)
+		_, listed := slices.BinarySearch(r.On.Status, f.status())
 		return listed && f.try.Response.Tunnel == nil
 	}
 	e := pipeline.AsError(err)
@@ -168,7 +168,7 @@ func (f *forward) matches(r *model.Retry, err error) bool {
 
 // repeatable tells whether the endpoint may see the request twice.
 func (f *forward) repeatable(r *model.Retry) bool {
-	return slices.Contains(r.Methods, f.x.Request.Method) || f.x.Request.Fields.Has(message.IdempotencyKey)
+	return slices.Contains(r.Methods, f.x.Request.Method) || f.x.Request.Fields.Get(message.IdempotencyKey) != ""
 }
 
 // unsent tells whether the endpoint cannot have seen the request.

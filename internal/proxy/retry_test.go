@@ -81,6 +81,7 @@ func TestMethodsThatMayBeRepeated(t *testing.T) {
 		"POST without a body":    {gone, requestOf("POST", ""), true},
 		"PATCH, not seen":        {gone, requestOf("PATCH", "hello"), true},
 		"POST with a key":        {resetting, requestOf("POST", "hello", "Idempotency-Key: 7"), true},
+		"POST, an empty key":     {resetting, requestOf("POST", "hello", "Idempotency-Key:"), false},
 		"POST with a key, large": {resetting, requestOf("POST", strings.Repeat("x", 64<<10), "Idempotency-Key: 7"), true},
 	} {
 		onEach(t, func(t *testing.T, way string) {

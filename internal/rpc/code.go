@@ -42,3 +42,22 @@ func (c Code) String() string {
 
 // Field is the value of grpc-status.
 func (c Code) Field() string { return strconv.Itoa(int(c)) }
+
+// StatusOf is the status of HTTP that the code of a call stands for, as a number in
+// text (google.rpc.Code): what a server of HTTP would have answered where the fault is
+// its own. All others are 200.
+func StatusOf(code string) int {
+	switch code {
+	case Unavailable.Field():
+		return 503
+	case DeadlineExceeded.Field():
+		return 504
+	case Unknown.Field(), Internal.Field(), DataLoss.Field():
+		return 500
+	case Unimplemented.Field():
+		return 501
+	case ResourceExhausted.Field():
+		return 429
+	}
+	return 200
+}

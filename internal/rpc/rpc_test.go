@@ -138,3 +138,11 @@ func TestTrailerFrame(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+func TestStatusOf(t *testing.T) {
+	for code, want := range map[string]int{"0": 200, "2": 500, "4": 504, "5": 200, "8": 429, "12": 501, "13": 500, "14": 503, "15": 500, "16": 200, "": 200, "x": 200} {
+		if got := StatusOf(code); got != want {
+			t.Errorf("%q: %d, want %d", code, got, want)
+		}
+	}
+}

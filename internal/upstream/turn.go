@@ -164,6 +164,22 @@ func (t *Turn) Answered(status int, now time.Time) {
 	t.measure(now)
 }
 
+// Ended notes what a response that was Answered came to at its end, where that is
+// told only then, as by the trailers of a call.
+func (t *Turn) Ended(status int, now time.Time) {
+	if b := t.group.Breaker; b != nil && !t.failed {
+		if _, t.failed = slices.BinarySearch(b.FailureStatus, status); t.failed {
+			t.whole.Late(now)
+			t.own.Late(now)
+		}
+	}
+	if o := t.group.Outlier; o != nil && !t.outlying {
+		if _, t.outlying = slices.BinarySearch(o.FailureStatus, status); t.outlying {
+			t.group.judge(t.Endpoint, true, now)
+		}
+	}
+}
+
 // Failed notes that none came, by the endpoint's fault.
 func (t *Turn) Failed(now time.Time) {
 	t.failed, t.outlying = true, true

@@ -1,0 +1,76 @@
+package proxy_test
+
+import (
+	"context"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"sluice/internal/message"
+	"sluice/internal/model"
+	"sluice/internal/pipeline"
+)
+
+// returns is a step of a call: its code is in the head, or behind a message.
+func returns(code string, behind bool) step {
+	return func(context.Context, *message.Request) (*message.Response, error) {
+		r := &message.Response{Status: 200, Length: message.Unknown}
+		r.Fields.Add("Content-Type", "application/grpc")
+		told := message.Fields{}
+		told.Add("grpc-status", code)
+		if behind {
+			r.Body = io.NopCloser(strings.NewReader("\x00\x00\x00\x00\x00"))
+			r.Trailer = func() message.Fields { return told }
+		} else {
+			r.Fields = append(r.Fields, told...)
+		}
+		return r, nil
+	}
+}
+
+// TestCallsThatFail count as the status that their code stands for, wherever that
+// is.
+func TestCallsThatFail(t *testing.T) {
+	for code, opens := range map[string]bool{"0": false, "2": true, "5": false, "8": false, "13": true, "14": false, "99": false} {
+		for _, behind := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				g := behindBreaker(t, breaking(model.ScopeUpstream), nil, returns(code, behind)) // of 500 alone
+				call := func() *pipeline.Exchange {
+					request := post(strings.NewReader("\x00\x00\x00\x00\x00"), 5)
+					request.Fields.Add("Content-Type", "application/grpc")
+					return exchange(t.Context(), request)
+				}
+				g.pass(call())
+				x := call()
+				err := g.Serve(x)
+				if err == nil {
+					g.drain(x)
+				}
+				if open := err != nil && pipeline.AsError(err).Word == pipeline.CircuitOpen; open != opens {
+					t.Errorf("code %s, behind a message: %v: %v", code, behind, err)
+				}
+				g.idle()
+			})
+		}
+	}
+}
+
+// TestCallsAreRepeated where the server could not serve them, if they may be.
+func TestCallsAreRepeated(t *testing.T) {
+	for method, attempts := range map[string]int{"PUT": 1, "POST": 2} {
+		synctest.Test(t, func(t *testing.T) {
+			transport := &steps{list: []step{returns("14", false), returns("0", false)}}
+			listed := func(r *model.Retry) { r.Methods = []string{method} } // a call is a POST
+			g := forward(t, retrying(listed), transport, endpointsOf(2)...)
+			request := post(strings.NewReader("\x00\x00\x00\x00\x00"), 5)
+			request.Fields.Add("Content-Type", "application/grpc")
+			x := exchange(t.Context(), request)
+			g.pass(x)
+			if x.Attempts != attempts {
+				t.Errorf("%s: %d attempts", method, x.Attempts)
+			}
+			g.idle()
+		})
+	}
+}
