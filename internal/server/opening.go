@@ -176,15 +176,15 @@ func beginsHTTP1(in *input) (bool, error) {
 }
 
 // foreign tells whether a first line that is there is that of a broken preface: three
-// words, of which neither the second is a target nor the third a version of HTTP
-// (RFC 9112 3). Any other is for the reading of requests to take or to refuse.
+// words, none of which is a version of HTTP, nor the second a target (RFC 9112 3). Any
+// other is for the reading of requests to take or to refuse.
 func foreign(data []byte) bool {
 	line, _, whole := bytes.Cut(data, []byte("\n"))
 	words := bytes.Fields(line)
 	if !whole || len(words) != 3 {
 		return false
 	}
-	return !bytes.ContainsAny(words[1], "/*:") && !bytes.HasPrefix(bytes.ToUpper(words[2]), []byte("HTTP"))
+	return !bytes.ContainsAny(words[1], "/*:") && !bytes.Contains(bytes.ToUpper(line), []byte("HTTP"))
 }
 
 // begins tells whether data begins like text, as far as it goes.

@@ -246,6 +246,7 @@ func TestBrokenPreface(t *testing.T) {
 		"GET / FOO/1.1\r\n\r\n":              false,
 		"GET x http\r\n\r\n":                 false,
 		"GET /\r\n\r\n":                      false,
+		"HTTP/1.1 200 OK\r\n\r\n":            false,
 		"A B C D\r\n\r\n":                    false,
 	} {
 		c := f.dial().send(first)
