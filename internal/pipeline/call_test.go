@@ -323,16 +323,18 @@ func TestWatchOfACall(t *testing.T) {
 		called time.Duration // 0: not
 		sent   bool
 		head   bool
+		body   int // bytes of it
 		want   rpc.Code
 		after  time.Duration
 	}{
-		"the client's own time":           {time.Second, true, false, rpc.DeadlineExceeded, time.Second},
-		"the client's own, in a stream":   {time.Second, true, true, rpc.DeadlineExceeded, time.Second},
-		"the route's, for the head":       {time.Minute, true, false, rpc.DeadlineExceeded, 2 * time.Second},
-		"the route's, of a stream":        {time.Minute, true, true, rpc.Unavailable, 5 * time.Second},
-		"the route's, all in all":         {0, false, true, rpc.Unavailable, 20 * time.Second},
-		"the route's, all before a head":  {0, false, false, rpc.DeadlineExceeded, 20 * time.Second},
-		"the client's, later than theirs": {time.Minute, false, true, rpc.Unavailable, 20 * time.Second},
+		"the client's own time":           {time.Second, true, false, 0, rpc.DeadlineExceeded, time.Second},
+		"the client's own, in a stream":   {time.Second, true, true, 1, rpc.DeadlineExceeded, time.Second},
+		"the route's, for the head":       {time.Minute, true, false, 0, rpc.DeadlineExceeded, 2 * time.Second},
+		"the route's, of a stream":        {time.Minute, true, true, 0, rpc.Unavailable, 5 * time.Second},
+		"the route's, all after a head":   {0, false, true, 0, rpc.DeadlineExceeded, 20 * time.Second},
+		"the route's, all in all":         {0, false, true, 1, rpc.Unavailable, 20 * time.Second},
+		"the route's, all before a head":  {0, false, false, 0, rpc.DeadlineExceeded, 20 * time.Second},
+		"the client's, later than theirs": {time.Minute, false, true, 1, rpc.Unavailable, 20 * time.Second},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var w pipeline.Watch
@@ -346,6 +348,10 @@ func TestWatchOfACall(t *testing.T) {
 			}
 			if c.head {
 				w.Answered(time.Now(), true)
+			}
+			if c.body > 0 {
+				w.Came(c.body)
+				w.Await()
 			}
 			for w.Expired() == nil {
 				time.Sleep(500 * time.Millisecond)

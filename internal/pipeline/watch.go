@@ -29,6 +29,7 @@ type Watch struct {
 	asking   bool          // the client is asked for more of its body
 	giving   bool          // the response's bytes are on their way to the client: nothing is waited for here
 	head     bool          // the head of the response is there
+	begun    bool          // some of its body is
 	nearer   func()        // told when the deadline may have come nearer; may be nil
 }
 
@@ -66,12 +67,12 @@ func (w *Watch) Await() {
 	}
 }
 
-// Came notes that some of it came. Until the next Await it is the client that is
+// Came notes how much of it came. Until the next Await it is the client that is
 // waited for, which whoever writes to it bounds.
-func (w *Watch) Came() {
+func (w *Watch) Came(n int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.giving = true
+	w.giving, w.begun = true, w.begun || n > 0
 }
 
 // Try notes that an attempt begins, which is bytes that pass, and gives it so long
@@ -214,7 +215,9 @@ func (w *Watch) Expired() error {
 		e.Fault = Client // who sets too short a time says nothing of the endpoint
 		return e
 	case over(w.total):
-		return w.parted(overdue("total_timeout", w.limits.Total))
+		// A head alone may be the endpoint's own word that this time, of which it was
+		// told, is over.
+		return parted(overdue("total_timeout", w.limits.Total), w.begun)
 	case over(w.response):
 		return overdue("timeout", w.limits.Response)
 	case !w.asking && over(w.try):
@@ -222,7 +225,7 @@ func (w *Watch) Expired() error {
 	case w.quiet == 0 || w.giving || !over(w.last.Add(w.quiet)):
 		return nil
 	case w.head || !w.asking:
-		return w.parted(overdue("idle_timeout", w.quiet))
+		return parted(overdue("idle_timeout", w.quiet), w.head)
 	}
 	// Nothing but the client's body was waited for.
 	e := NewError(RequestTimeout, fmt.Errorf("idle_timeout of %v in the body of the request", w.quiet))
@@ -230,10 +233,10 @@ func (w *Watch) Expired() error {
 	return e
 }
 
-// parted is the error of a response that is cut by the gateway's own settings:
-// the client of a call that streams comes again.
-func (w *Watch) parted(e *Error) error {
-	if w.head {
+// parted is the error of a response that the gateway's own settings end: where it
+// streams the client of a call comes again.
+func parted(e *Error, streams bool) error {
+	if streams {
 		e.Code = rpc.Unavailable
 	}
 	return e

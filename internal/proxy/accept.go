@@ -40,7 +40,7 @@ func (f *forward) accept(now time.Time) error {
 	case response.Tunnel != nil:
 		response.Tunnel = &tunnel{forward: f, Tunnel: response.Tunnel}
 	case response.Body != nil:
-		f.watch.Came() // until more is read
+		f.watch.Came(0) // until more is read
 		f.downloading = response.Body
 		response.Body = (*download)(f)
 	default:

@@ -38,7 +38,13 @@ func (f *forward) attempt(start time.Time) (begun bool, err error) {
 	returned = true
 	now := time.Now()
 	f.x.UpstreamTime += now.Sub(start)
-	switch err = f.late(err); {
+	if err = f.late(err); err == nil && f.call {
+		code, _ := f.try.Response.Fields.Find(grpcStatus)
+		if err = f.lateCode(code); err != nil {
+			_ = f.try.Response.Close() // it says the same
+		}
+	}
+	switch {
 	case err == nil:
 		f.turn.Answered(f.status(), now)
 		return true, nil

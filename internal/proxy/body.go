@@ -71,7 +71,7 @@ func (d *download) Read(p []byte) (int, error) {
 
 // came notes what came of the body.
 func (d *download) came(n int, err error) (int, error) {
-	d.watch.Came()
+	d.watch.Came(n)
 	return d.ended(n, err)
 }
 
@@ -81,6 +81,11 @@ func (d *download) ended(n int, err error) (int, error) {
 		failed := err != io.EOF //nolint:errorlint // as io.Reader has it; failures may wrap it
 		if failed {
 			err = (*forward)(d).late(err)
+		} else if d.call {
+			code, _ := (*forward)(d).code()
+			if over := (*forward)(d).lateCode(code); over != nil {
+				err, failed = over, true
+			}
 		}
 		d.downloading, d.over = nil, err
 		switch {

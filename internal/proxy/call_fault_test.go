@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"sluice/internal/message"
 	"sluice/internal/model"
@@ -72,5 +73,36 @@ func TestCallsAreRepeated(t *testing.T) {
 			}
 			g.idle()
 		})
+	}
+}
+
+// TestTheEndpointTellsThatTimeIsOver first, having been told of it: it is over for the
+// gateway, too, by the route's word.
+func TestTheEndpointTellsThatTimeIsOver(t *testing.T) {
+	for _, behind := range []bool{false, true} {
+		for code, late := range map[string]time.Duration{"4": 0, "5": 0, "4 ": -time.Millisecond} {
+			synctest.Test(t, func(t *testing.T) {
+				slow := func(ctx context.Context, request *message.Request) (*message.Response, error) {
+					<-time.After(3*s + late)
+					return returns(strings.TrimSpace(code), behind)(ctx, request)
+				}
+				g := forward(t, &model.Route{Timeouts: model.RouteTimeouts{Total: 3 * s}}, &steps{list: []step{slow}}, endpointsOf(1)...)
+				request := post(strings.NewReader("\x00\x00\x00\x00\x00"), 5)
+				request.Fields.Add("Content-Type", "application/grpc")
+				x := exchange(t.Context(), request)
+				err := g.Serve(x)
+				if err == nil && x.Response.Body != nil {
+					_, err = io.Copy(io.Discard, x.Response.Body)
+					if closing := x.Response.Body.Close(); err == nil {
+						err = closing
+					}
+				}
+				over := code == "4"
+				if got := err != nil && pipeline.AsError(err).Word == pipeline.UpstreamTimeout; got != over {
+					t.Errorf("%q, behind a message: %v: %v", code, behind, err)
+				}
+				g.idle()
+			})
+		}
 	}
 }

@@ -84,12 +84,18 @@ func (f *forward) broke() {
 
 // returned ends a call whose messages have all come: its code is in the trailers.
 func (f *forward) returned() {
-	if trailer := f.try.Response.Trailer; trailer != nil {
-		if code, there := trailer().Find(grpcStatus); there {
-			f.turn.Ended(rpc.StatusOf(code), time.Now())
-		}
+	if code, there := f.code(); there {
+		f.turn.Ended(rpc.StatusOf(code), time.Now())
 	}
 	f.end()
+}
+
+// code is the code of a call at its end.
+func (f *forward) code() (code string, there bool) {
+	if f.try.Response.Trailer == nil {
+		return "", false
+	}
+	return f.try.Response.Trailer().Find(grpcStatus)
 }
 
 // fail ends the forwarding with an error.
@@ -114,6 +120,14 @@ func (f *forward) late(err error) error {
 		}
 	}
 	return err
+}
+
+// lateCode is late for a call that ended with a code; nil: it is the endpoint's own.
+func (f *forward) lateCode(code string) error {
+	if code != rpc.DeadlineExceeded.Field() {
+		return nil
+	}
+	return f.watch.Expired()
 }
 
 // atFault tells whether an error is the endpoint's fault.
