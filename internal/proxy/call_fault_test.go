@@ -80,11 +80,15 @@ func TestCallsAreRepeated(t *testing.T) {
 // gateway, too, by the route's word.
 func TestTheEndpointTellsThatTimeIsOver(t *testing.T) {
 	for _, behind := range []bool{false, true} {
-		for code, late := range map[string]time.Duration{"4": 0, "5": 0, "4 ": -time.Millisecond} {
+		for _, c := range []struct {
+			code string
+			at   time.Duration
+			over bool
+		}{{"4", 3 * s, true}, {"5", 3 * s, false}, {"4", 3*s - 1, false}} {
 			synctest.Test(t, func(t *testing.T) {
 				slow := func(ctx context.Context, request *message.Request) (*message.Response, error) {
-					<-time.After(3*s + late)
-					return returns(strings.TrimSpace(code), behind)(ctx, request)
+					<-time.After(c.at)
+					return returns(c.code, behind)(ctx, request)
 				}
 				g := forward(t, &model.Route{Timeouts: model.RouteTimeouts{Total: 3 * s}}, &steps{list: []step{slow}}, endpointsOf(1)...)
 				request := post(strings.NewReader("\x00\x00\x00\x00\x00"), 5)
@@ -97,9 +101,8 @@ func TestTheEndpointTellsThatTimeIsOver(t *testing.T) {
 						err = closing
 					}
 				}
-				over := code == "4"
-				if got := err != nil && pipeline.AsError(err).Word == pipeline.UpstreamTimeout; got != over {
-					t.Errorf("%q, behind a message: %v: %v", code, behind, err)
+				if got := err != nil && pipeline.AsError(err).Word == pipeline.UpstreamTimeout; got != c.over {
+					t.Errorf("%s after %v, behind a message: %v: %v", c.code, c.at, behind, err)
 				}
 				g.idle()
 			})
