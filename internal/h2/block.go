@@ -134,7 +134,6 @@ func (c *Conn) listed() error {
 	}
 	c.start(s)
 	c.mu.Unlock()
-	c.tell()
 	return nil
 }
 

@@ -404,40 +404,6 @@ func TestGoAwayUnderLoad(t *testing.T) {
 	}
 }
 
-// TestBusy: who watches is told of the first and of the last stream.
-func TestBusy(t *testing.T) {
-	told := make(chan bool, 10)
-	let := make(chan struct{})
-	options := handler(func(http.ResponseWriter, *http.Request) { <-let })
-	options.OnBusy = func(busy bool) { told <- busy }
-	s := serve(t, options, nil)
-	c := s.dial(t)
-	c.open(1, true, get())
-	if !<-told {
-		t.Error("idle with a stream")
-	}
-	c.open(3, true, get())
-	eventually(t, "two streams", func() bool { return s.each()[0].Active() == 2 })
-	let <- struct{}{}
-	let <- struct{}{}
-	if <-told {
-		t.Error("busy without a stream")
-	}
-	if !s.each()[0].Idle() {
-		t.Error("it is not idle")
-	}
-	c.open(5, true, get())
-	<-told
-	_ = c.conn.Close()
-	close(let)
-	if <-told {
-		t.Error("busy at the end")
-	}
-	if len(told) > 0 {
-		t.Error("told too much")
-	}
-}
-
 // TestOverTLS: a *tls.Conn is a connection like others; the requests know it.
 func TestOverTLS(t *testing.T) {
 	certificate := selfSigned(t)

@@ -1,7 +1,6 @@
 package h2
 
 import (
-	"errors"
 	"time"
 
 	"golang.org/x/net/http2"
@@ -20,8 +19,6 @@ type clock struct {
 	stage    stage
 	parting  time.Time // by when the last stream is named
 	lastOne  uint32    // in stage named
-	heard    time.Time // when something came last
-	pinged   time.Time // when it was asked for; zero: it is not
 }
 
 // stage is how far a connection's ending in good order is.
@@ -40,11 +37,8 @@ const roundTrip = time.Second
 // tidyTime is how long a connection rests before it keeps no worker.
 const tidyTime = time.Second
 
-// errNoPong ends a connection whose client is silent.
-var errNoPong = errors.New("a PING was not answered")
-
 func (k *clock) init(c *Conn, now time.Time) {
-	k.conn, k.rest, k.heard = c, now, now
+	k.conn, k.rest = c, now
 }
 
 func (k *clock) start() {
@@ -79,16 +73,10 @@ func (k *clock) look() {
 	switch {
 	case due(k.settings, 0, now):
 		c.interrupt(ErrSettingsTimeout)
-	case !k.pinged.IsZero() && due(k.pinged, o.PingTimeout, now):
-		c.interrupt(broken(errNoPong))
 	case k.stage == warned && due(k.parting, 0, now):
 		c.nameLast()
 	case k.stage == staying && c.active == 0 && due(k.rest, o.IdleTimeout, now):
 		c.goAway()
-	case o.PingInterval > 0 && k.pinged.IsZero() && due(k.heard, o.PingInterval, now):
-		k.pinged = now
-		_ = c.framer.WritePing(false, pingAlive) // into a buffer
-		c.wake()
 	}
 	k.set(now)
 }
@@ -123,11 +111,6 @@ func (k *clock) set(now time.Time) {
 	if k.untidy && c.active == 0 {
 		sooner(k.rest.Add(tidyTime))
 	}
-	if !k.pinged.IsZero() {
-		sooner(k.pinged.Add(o.PingTimeout))
-	} else if o.PingInterval > 0 {
-		sooner(k.heard.Add(o.PingInterval))
-	}
 	if !k.armed.IsZero() && !next.Before(k.armed) {
 		return // it looks before, and sets itself then
 	}
@@ -135,24 +118,12 @@ func (k *clock) set(now time.Time) {
 	k.timer.Reset(max(next.Sub(now), 0))
 }
 
-var (
-	pingParting = [8]byte{'p', 'a', 'r', 't', 'i', 'n', 'g'}
-	pingAlive   = [8]byte{'a', 'l', 'i', 'v', 'e'}
-)
+var pingParting = [8]byte{'p', 'a', 'r', 't', 'i', 'n', 'g'}
 
 // pong is the answer to a PING of ours.
 func (k *clock) pong(data [8]byte) {
 	if data == pingParting && k.stage == warned {
 		k.conn.nameLast()
-	}
-}
-
-// hear notes that something came.
-func (k *clock) hear(now time.Time) {
-	waits := !k.pinged.IsZero()
-	k.heard, k.pinged = now, time.Time{}
-	if waits {
-		k.set(now)
 	}
 }
 

@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -84,7 +83,6 @@ func (p *piped) finish() error {
 
 func TestTimeouts(t *testing.T) {
 	const second = time.Second
-	forever := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 	quick := handler(echo)
 	quick.ReadHeaderTimeout = 5 * second
 	cases := []struct {
@@ -124,10 +122,6 @@ func TestTimeouts(t *testing.T) {
 				}
 			}()
 		}, 10 * second, h2.ErrHeaderTimeout, "GOAWAY PROTOCOL_ERROR"},
-		{"no PING is answered", h2.Options{Handler: http.HandlerFunc(forever), PingInterval: 20 * second}, func(c *piped) {
-			begins(c)
-			c.open(1, true, get())
-		}, 35 * second, h2.ErrClosed, "PING"},
 		{"the first window stays closed", handler(func(w http.ResponseWriter, _ *http.Request) {
 			if _, err := w.Write(make([]byte, 100<<10)); err == nil {
 				panic(http.ErrAbortHandler)
@@ -250,38 +244,6 @@ func TestGoAwayAtOnce(t *testing.T) {
 		if err := p.finish(); err != nil {
 			t.Error(err)
 		}
-	})
-}
-
-// TestPings: a silent connection whose client is there stays.
-func TestPings(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		let := make(chan struct{})
-		options := handler(func(http.ResponseWriter, *http.Request) { <-let })
-		options.PingInterval = 5 * time.Second
-		p := pipe(t, options)
-		begins(p)
-		p.open(1, true, get())
-		var pings atomic.Int64
-		go func() {
-			for {
-				frame, err := p.ReadFrame()
-				if err != nil {
-					return
-				}
-				if ping, ok := frame.(*http2.PingFrame); ok {
-					pings.Add(1)
-					_ = p.WritePing(true, ping.Data)
-				}
-			}
-		}()
-		time.Sleep(101 * time.Second)
-		if pings.Load() != 20 {
-			t.Errorf("%d pings", pings.Load())
-		}
-		close(let)
-		p.server.Close()
-		_ = p.finish()
 	})
 }
 

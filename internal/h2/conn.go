@@ -48,9 +48,6 @@ type Conn struct {
 
 	lapses atomic.Bool // there are lapsed requests
 
-	telling sync.Mutex // orders OnBusy; taken before mu
-	told    bool
-
 	mu      sync.Mutex
 	quiet   sync.Cond // writing has become false, or a handler has ended
 	serving bool      // Serve was called
@@ -201,7 +198,6 @@ func (c *Conn) end(err error) {
 		c.quiet.Wait()
 	}
 	c.mu.Unlock()
-	c.tell()
 }
 
 const (
@@ -238,29 +234,6 @@ func (c *Conn) GoAway() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.goAway()
-}
-
-// Active is the number of streams whose handlers have not returned.
-func (c *Conn) Active() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.active
-}
-
-// Idle tells whether there is none.
-func (c *Conn) Idle() bool { return c.Active() == 0 }
-
-// tell calls OnBusy if that changed.
-func (c *Conn) tell() {
-	if c.options.OnBusy == nil {
-		return
-	}
-	c.telling.Lock()
-	defer c.telling.Unlock()
-	if busy := !c.Idle(); busy != c.told {
-		c.told = busy
-		c.options.OnBusy(busy)
-	}
 }
 
 // interrupt makes the reader end with a cause, nil for good order. The caller

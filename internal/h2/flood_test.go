@@ -295,7 +295,7 @@ func TestConcurrency(t *testing.T) {
 	if most.Load() > 4 {
 		t.Errorf("%d handlers ran at once", most.Load())
 	}
-	eventually(t, "an idle connection", server.Idle)
+	eventually(t, "an idle connection", func() bool { return server.Active() == 0 })
 }
 
 // TestBackPressure: what nobody reads is bounded by the windows, and what is read

@@ -73,7 +73,6 @@ func (c *Conn) run(s *stream) {
 		c.quiet.Broadcast()
 	}
 	c.mu.Unlock()
-	c.tell()
 	if writes {
 		c.write()
 	}

@@ -32,10 +32,6 @@ type Options struct {
 	// Context is what contexts of requests take their values from. Its end cuts
 	// the connection. Default: one that never ends.
 	Context context.Context
-	// OnBusy is told when the first of a connection's streams begins and when the
-	// last one is over, handlers included. Its calls never overlap; a change that
-	// was undone before it could be told may be left out.
-	OnBusy func(busy bool)
 	// Log takes what a client or a handler did wrong. Default: nothing does.
 	Log *slog.Logger
 	// Buffers are shared by connections. Default: the connection's own.
@@ -69,11 +65,6 @@ type Options struct {
 	// window, where its handler set no deadline, and how long the client may
 	// take to read what was written to the connection. Default 1m.
 	StallTimeout time.Duration
-	// PingInterval is how long a connection may be silent before it is pinged;
-	// 0: it is not.
-	PingInterval time.Duration
-	// PingTimeout is how long the answer may take. Default 15s.
-	PingTimeout time.Duration
 }
 
 func (o *Options) setDefaults() {
@@ -108,8 +99,7 @@ func (o *Options) setDefaults() {
 	standard(&o.ReadHeaderTimeout, 10*time.Second)
 	standard(&o.SettingsTimeout, 10*time.Second)
 	standard(&o.StallTimeout, time.Minute)
-	standard(&o.PingTimeout, 15*time.Second)
-	unbound(&o.IdleTimeout, &o.ReadHeaderTimeout, &o.SettingsTimeout, &o.StallTimeout, &o.PingTimeout)
+	unbound(&o.IdleTimeout, &o.ReadHeaderTimeout, &o.SettingsTimeout, &o.StallTimeout)
 }
 
 func standard[T int | time.Duration](value *T, usual T) {

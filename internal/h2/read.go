@@ -64,16 +64,13 @@ func (c *Conn) drained() {
 	if c.reader.Buffered() >= frameHead {
 		return
 	}
-	if !c.replied && c.options.PingInterval <= 0 {
+	if !c.replied {
 		return
 	}
 	c.replied = false
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.wake()
-	if c.options.PingInterval > 0 {
-		c.clock.hear(time.Now())
-	}
 }
 
 const frameHead = 9 // bytes (RFC 9113 4.1)
@@ -302,6 +299,7 @@ func (c *Conn) ping(f *http2.PingFrame) error {
 
 func (c *Conn) rstStream(f *http2.RSTStreamFrame) error {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	s, err := c.find(f.StreamID)
 	switch {
 	case err != nil:
@@ -311,8 +309,6 @@ func (c *Conn) rstStream(f *http2.RSTStreamFrame) error {
 		err = c.hasty(s)
 		s.kill(&ResetError{f.ErrCode})
 	}
-	c.mu.Unlock()
-	c.tell()
 	return err
 }
 
