@@ -4,13 +4,12 @@ import (
 	"bufio"
 	"io"
 	"os/exec"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 
-	"golang.org/x/sys/unix"
+	"sluice/internal/gatewaytest"
 )
 
 var endpointBinary = sync.OnceValues(func() (string, error) { return buildInto("sluice/internal/e2e/testdata/endpoint") })
@@ -29,37 +28,11 @@ type mortal struct {
 
 func newMortal(t *testing.T, name string) *mortal {
 	t.Helper()
-	m := &mortal{t: t, name: name, address: heldPort(t)}
+	m := &mortal{t: t, name: name, address: gatewaytest.HeldPort(t)}
 	m.url = "http://" + m.address
 	m.start()
 	t.Cleanup(m.kill)
 	return m
-}
-
-// heldPort returns an address whose port is the test's to its end: who sets
-// SO_REUSEPORT can listen there, and connections are refused while nobody does.
-func heldPort(t *testing.T) string {
-	t.Helper()
-	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = unix.Close(socket) })
-	if err := unix.SetsockoptInt(socket, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Bind(socket, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
-		t.Fatal(err)
-	}
-	bound, err := unix.Getsockname(socket)
-	if err != nil {
-		t.Fatal(err)
-	}
-	address, ok := bound.(*unix.SockaddrInet4)
-	if !ok {
-		t.Fatalf("a port of an unexpected family: %T", bound)
-	}
-	return "127.0.0.1:" + strconv.Itoa(address.Port)
 }
 
 // start runs the process, and waits until it serves.

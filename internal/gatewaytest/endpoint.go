@@ -151,11 +151,21 @@ func ReadHead(in *bufio.Reader) (string, error) {
 // The port is held, so that it stays so for the test.
 func Refused(t testing.TB) string {
 	t.Helper()
+	return "http://" + HeldPort(t)
+}
+
+// HeldPort is the address of a port that is the test's alone. Connections are
+// refused until a process that sets SO_REUSEPORT listens there.
+func HeldPort(t testing.TB) string {
+	t.Helper()
 	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = unix.Close(socket) })
+	if err := unix.SetsockoptInt(socket, unix.SOL_SOCKET, unix.SO_REUSEPORT, 1); err != nil {
+		t.Fatal(err)
+	}
 	if err := unix.Bind(socket, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
 		t.Fatal(err)
 	}
@@ -167,5 +177,5 @@ func Refused(t testing.TB) string {
 	if !ok {
 		t.Fatalf("a port of an unexpected family: %T", bound)
 	}
-	return "http://127.0.0.1:" + strconv.Itoa(address.Port)
+	return "127.0.0.1:" + strconv.Itoa(address.Port)
 }

@@ -19,21 +19,21 @@ func (b *Builder) secure(s *Snapshot) {
 	for _, m := range gateway.Listeners {
 		cleartext = cleartext || m.TLS == nil
 	}
-	for _, m := range gateway.Listeners {
+	s.ordering = make([]*acme.Manager, len(gateway.Listeners))
+	for i, m := range gateway.Listeners {
 		if m.TLS != nil && m.TLS.ACME != nil {
-			s.managers = append(s.managers, b.manager(s, m.TLS.ACME, cleartext))
+			s.ordering[i] = b.manager(s, m.TLS.ACME, cleartext)
+			s.managers = append(s.managers, s.ordering[i])
 		}
 	}
-	ordering := s.managers
-	for _, m := range gateway.Listeners {
+	for i, m := range gateway.Listeners {
 		if m.TLS == nil {
 			s.Secure = append(s.Secure, nil)
 			continue
 		}
 		shown := &certificate.Serving{Set: certificate.Acquire(s.Leases, m.TLS, certificate.Options{Log: b.Log})}
-		if m.TLS.ACME != nil {
-			shown.Source = ordering[0].GetCertificate
-			ordering = ordering[1:]
+		if orders := s.ordering[i]; orders != nil {
+			shown.Source = orders.GetCertificate
 		}
 		if len(s.managers) > 0 { // a directory may come to any of them
 			shown.Validation = acme.Validation(s.managers)
@@ -52,16 +52,14 @@ type ListenerStatus struct {
 // ListenerStatus tells how the listeners are, in their order.
 func (s *Snapshot) ListenerStatus() []ListenerStatus {
 	list := make([]ListenerStatus, len(s.Listeners))
-	ordered := 0
 	for i, m := range s.Gateway.Listeners {
 		list[i].Status = s.Listeners[i].Status()
 		if m.TLS == nil {
 			continue
 		}
 		list[i].Certificates = s.Secure[i].Set.Status()
-		if m.TLS.ACME != nil {
-			list[i].ACME = s.managers[ordered].Status()
-			ordered++
+		if orders := s.ordering[i]; orders != nil {
+			list[i].ACME = orders.Status()
 		}
 	}
 	return list

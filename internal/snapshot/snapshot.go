@@ -43,7 +43,8 @@ type Snapshot struct {
 	accessLog *telemetry.AccessLog
 	metrics   *telemetry.Metrics
 	process   *slog.Logger
-	managers  []*acme.Manager // of the listeners whose certificates are ordered, in their order
+	ordering  []*acme.Manager // of each listener's certificates, in their order; nil where none are ordered
+	managers  []*acme.Manager // those that there are
 	current   *Current
 	limits    []func() pipeline.LimitStatus // that people can look at
 	shown     map[string]bool               // their identities
