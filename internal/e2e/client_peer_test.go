@@ -202,6 +202,15 @@ func TestPython(t *testing.T) {
 	}
 }
 
+// peerAsk is what a client asks of the endpoint, and what it gets.
+type peerAsk struct {
+	method, path string
+	size         int64 // of the body; -1: not told
+	expect       bool
+	status       int
+	body         string
+}
+
 // TestGoClient has Go's client before the gateway.
 func TestGoClient(t *testing.T) {
 	gw := peerGateway(t)
@@ -214,13 +223,7 @@ func TestGoClient(t *testing.T) {
 		}
 	}})
 	want, _ := sum(t, newContent(6, 3<<20))
-	for n, test := range []struct {
-		method, path string
-		size         int64 // of the body; -1: not told
-		expect       bool
-		status       int
-		body         string
-	}{
+	for n, test := range []peerAsk{
 		{method: "GET", path: "/hello", status: 200, body: "hello"},
 		{method: "POST", path: "/sum", size: 3 << 20, status: 200, body: "POST 3145728 " + want},
 		{method: "PUT", path: "/sum", size: -1, status: 200, body: "PUT 3145728 " + want},

@@ -25,13 +25,7 @@ func TestClients(t *testing.T) {
 	for way, protocol := range map[string]string{"h2c": "HTTP/2", "h1 over TLS": "HTTP/1.1", "h2": "HTTP/2", "h3": "HTTP/3"} {
 		t.Run(way, func(t *testing.T) {
 			client := gw.client(t, way)
-			for _, test := range []struct {
-				method, path string
-				size         int64 // of the body; -1: not told
-				expect       bool
-				status       int
-				body         string
-			}{
+			for _, test := range []peerAsk{
 				{method: "GET", path: "/hello", status: 200, body: "hello"},
 				{method: "POST", path: "/sum", size: 3 << 20, status: 200, body: "POST 3145728 " + sent},
 				{method: "PUT", path: "/sum", size: -1, status: 200, body: "PUT 3145728 " + sent},
