@@ -3,10 +3,13 @@ package proxy_test
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 
+	"sluice/internal/lease"
 	"sluice/internal/model"
 	"sluice/internal/pipeline"
 	"sluice/internal/proxy"
+	"sluice/internal/upstream"
 )
 
 // TestAdmit asks once for each exchange, before any attempt.
@@ -39,4 +42,46 @@ func TestAdmit(t *testing.T) {
 		t.Errorf("the endpoint was asked %d times", len(heads))
 	}
 	g.quiet(0)
+}
+
+// TestAdmitElsewhere asks the limit of another side before a repetition goes there; one
+// that refuses lets the client have what there is.
+func TestAdmitElsewhere(t *testing.T) {
+	for _, refuses := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			set := new(lease.Registry).NewSet()
+			defer set.Release()
+			side := func(name string, weight int, what step) proxy.Side {
+				m := &model.Upstream{Name: name, Endpoints: endpointsOf(1)}
+				transport := &steps{list: []step{what}}
+				connect := upstream.Connect{Transport: func(*lease.Set, *model.Upstream, model.Endpoint) pipeline.Transport { return onContext{transport} }}
+				return proxy.Side{Group: upstream.Acquire(set, m, connect, nil), Weight: weight}
+			}
+			asked := 0
+			here, there := side("here", 1<<30, fails(0, pipeline.UpstreamReset, false)), side("there", 1, answers(0, 200))
+			there.Admit = func(*pipeline.Exchange) error {
+				if asked++; refuses {
+					return pipeline.NewError(pipeline.RateLimited, nil)
+				}
+				return nil
+			}
+			route := retrying()
+			route.Split = &model.Split{Failover: true}
+			x := exchange(t.Context(), get("/"))
+			err := proxy.New(route, []proxy.Side{here, there}, proxy.Gateway{}).Serve(x)
+			if refuses != (pipeline.AsError(err) != nil && pipeline.AsError(err).Word == pipeline.UpstreamReset) || asked != 1 {
+				t.Errorf("refuses: %v: %v, asked %d times", refuses, err, asked)
+			}
+			if err == nil {
+				if err := x.Response.Close(); err != nil {
+					t.Error(err)
+				}
+			}
+			for _, s := range []proxy.Side{here, there} {
+				if inFlight, repeating := s.Group.Budget().Status(); inFlight != 0 || repeating != 0 {
+					t.Errorf("%d in flight, %d repeating", inFlight, repeating)
+				}
+			}
+		})
+	}
 }

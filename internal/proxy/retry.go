@@ -98,7 +98,7 @@ func (f *forward) again(err error, now time.Time) (pause time.Duration, again bo
 	}
 	f.tried = append(f.tried, f.turn.Endpoint)
 	next := f.side
-	if s := f.other(now); s != nil && s.admit(f.x) == nil {
+	if s := f.other(now); s != nil {
 		next = s
 	}
 	fresh := next.Group.Available(f.tried, now)
@@ -109,7 +109,8 @@ func (f *forward) again(err error, now time.Time) (pause time.Duration, again bo
 	if !inTime || !f.reserve(next) {
 		return 0, false
 	}
-	if !f.kept.rewind() {
+	// The limit of another side is asked last: what it lets through is counted.
+	if next != f.side && next.admit(f.x) != nil || !f.kept.rewind() {
 		f.giveBack()
 		return 0, false
 	}
