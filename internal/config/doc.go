@@ -47,6 +47,8 @@ type Kind struct {
 	// Validate turns decoded options into immutable settings, or reports
 	// problems; then the settings are not used.
 	Validate func(options any, report model.Report) any
+	// Role is what settings mean for other middleware of a chain. nil: nothing.
+	Role func(settings any) model.Role
 }
 
 // Environment is what documents may take from outside, and where they are

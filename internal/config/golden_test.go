@@ -57,6 +57,20 @@ func testKinds() []config.Kind {
 				return o
 			},
 		},
+		roleKind("front", model.Outermost),
+		roleKind("who", model.Authenticating),
+		roleKind("may", model.Authorizing),
+		roleKind("answer", model.Answering),
+	}
+}
+
+// roleKind is a kind without options that has a role.
+func roleKind(name string, role model.Role) config.Kind {
+	return config.Kind{
+		Name:     name,
+		Options:  func() any { return &struct{}{} },
+		Validate: func(any, model.Report) any { return name },
+		Role:     func(any) model.Role { return role },
 	}
 }
 

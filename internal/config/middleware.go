@@ -20,6 +20,7 @@ var laterKinds = []string{
 type definition struct {
 	located
 	kind     string
+	role     model.Role
 	settings any
 	names    templateNames // path parameters that its templates use
 }
@@ -111,6 +112,9 @@ func (m *definition) options(d *decoder, kind Kind, n *yaml.Node) {
 	m.settings = kind.Validate(options, func(path, message, hint string) {
 		d.out.add(d.here(find(n, path)), message, hint)
 	})
+	if kind.Role != nil && d.out.faults == faults {
+		m.role = kind.Role(m.settings)
+	}
 }
 
 // check turns the names of path parameters that a middleware uses into problems
@@ -154,8 +158,16 @@ type chainBuilder struct {
 	used  map[string]bool
 }
 
+// link is one middleware of a route's chain, with what it was made of and where it is
+// written.
+type link struct {
+	model.Middleware
+	made  *definition
+	place place
+}
+
 // chain turns steps into middleware. Unknown names are problems.
-func (b *chainBuilder) chain(steps []step, from string) (chain []model.Middleware, used []*definition) {
+func (b *chainBuilder) chain(steps []step, from string) (chain []link) {
 	for i := range steps {
 		s := &steps[i]
 		m, origin := &s.definition, from
@@ -168,10 +180,12 @@ func (b *chainBuilder) chain(steps []step, from string) (chain []model.Middlewar
 		if m.broken || s.broken {
 			continue
 		}
-		chain = append(chain, model.Middleware{Kind: m.kind, Name: s.name, From: origin, Place: i, Settings: m.settings, Position: s.position()})
-		used = append(used, m)
+		chain = append(chain, link{
+			model.Middleware{Kind: m.kind, Name: s.name, From: origin, Place: i, Role: m.role, Settings: m.settings, Position: s.position()},
+			m, s.place,
+		})
 	}
-	return chain, used
+	return chain
 }
 
 func (b *chainBuilder) lookup(s *step) *definition {

@@ -81,8 +81,7 @@ type resolver struct {
 	upstreamNames   []string
 	middlewareNames []string
 	chains          chainBuilder
-	global          []model.Middleware
-	globalUsed      []*definition
+	global          []link
 	ids             map[string]place
 	derived         []*model.Route // whose ids are derived
 }
@@ -157,7 +156,7 @@ func (r *resolver) resolve() {
 	r.defaultBlocks()
 	for _, d := range r.documents {
 		if d.has("global") != nil {
-			r.global, r.globalUsed = r.chains.chain(d.Global, "global")
+			r.global = r.chains.chain(d.Global, "global")
 		}
 	}
 	for _, d := range r.documents {

@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -117,75 +116,4 @@ func (r *resolver) routeListeners(in *route, built *model.Route) {
 		seen.note(name)
 	}
 	built.Listeners = in.Listeners
-}
-
-// chain composes global, without what the route skips, and the route's own.
-func (r *resolver) chain(in *route, built *model.Route) {
-	own, used := r.chains.chain(in.Middleware, "route")
-	kept := r.skip(in)
-	for _, m := range used {
-		m.check(r.out, built.ID, built.Match.Path)
-	}
-	built.Chain = r.global
-	if kept == nil {
-		for _, m := range r.globalUsed {
-			m.check(r.out, built.ID, built.Match.Path)
-		}
-	} else {
-		built.Chain = nil
-		for i, m := range r.global {
-			if kept[i] {
-				built.Chain = append(built.Chain, m)
-				r.globalUsed[i].check(r.out, built.ID, built.Match.Path)
-			}
-		}
-	}
-	if len(own) > 0 {
-		built.Chain = append(built.Chain[:len(built.Chain):len(built.Chain)], own...)
-	}
-}
-
-// skip tells which middleware of global stays; nil: all.
-func (r *resolver) skip(in *route) []bool {
-	if len(in.Skip) == 0 {
-		return nil
-	}
-	kept := make([]bool, len(r.global))
-	for i := range kept {
-		kept[i] = true
-	}
-	for i, name := range in.Skip {
-		found := false
-		for j, m := range r.global {
-			if m.Kind == name || m.Name != "" && m.Name == name {
-				kept[j], found = false, true
-			}
-		}
-		if !found && !in.broken && !r.incomplete && len(r.global) == r.globalWritten() {
-			r.out.add(in.below(item("skip", i)), fmt.Sprintf("skip names %s, and global has no middleware of that kind or name", short(name)), r.out.hint(name, r.skippable()))
-		}
-	}
-	return kept
-}
-
-// globalWritten is how many steps global has, sound or not.
-func (r *resolver) globalWritten() int {
-	for _, d := range r.documents {
-		if d.has("global") != nil {
-			return len(d.Global)
-		}
-	}
-	return 0
-}
-
-// skippable are the kinds and names of global.
-func (r *resolver) skippable() (names []string) {
-	for _, m := range r.global {
-		for _, name := range []string{m.Name, m.Kind} {
-			if name != "" && !slices.Contains(names, name) {
-				names = append(names, name)
-			}
-		}
-	}
-	return names
 }

@@ -125,9 +125,28 @@ type Middleware struct {
 	Name     string // of a named one
 	From     string // global, route, with the name: "global per-client"
 	Place    int    // in the list where it is written
+	Role     Role   // in a chain
 	Settings any    // the kind's own validated, immutable value
 	Position Position
 }
+
+// Role is what a middleware means for others of its chain.
+type Role int
+
+// The roles.
+const (
+	// Plain ones may stand anywhere.
+	Plain Role = iota
+	// Outermost ones go before all others, wherever they are written: what they answer
+	// is nothing that those may refuse, and what those refuse passes back by them.
+	Outermost
+	// Authenticating ones tell who the client is, or refuse it.
+	Authenticating
+	// Authorizing ones refuse by what an authenticating one before them has told.
+	Authorizing
+	// Answering ones may answer in the place of the destination.
+	Answering
+)
 
 // Param is a path parameter of a request: the text that it took of the
 // canonical path, still percent-encoded.

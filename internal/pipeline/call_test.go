@@ -59,7 +59,7 @@ func lines(fields message.Fields) string {
 
 func TestCodes(t *testing.T) {
 	for word, want := range map[pipeline.Word]rpc.Code{
-		pipeline.BadRequest: 13, pipeline.BadPath: 13, pipeline.Forbidden: 7, pipeline.NoRoute: 12, pipeline.MethodNotAllowed: 12, pipeline.RequestTimeout: 4,
+		pipeline.BadRequest: 13, pipeline.BadPath: 13, pipeline.Unauthenticated: 16, pipeline.AuthUnavailable: 14, pipeline.Forbidden: 7, pipeline.NoRoute: 12, pipeline.MethodNotAllowed: 12, pipeline.RequestTimeout: 4,
 		pipeline.BodyTooLarge: 8, pipeline.URITooLong: 8, pipeline.HeaderTooLarge: 8, pipeline.ClientClosed: 1, pipeline.LoopDetected: 13,
 		pipeline.NotImplemented: 12, pipeline.BadVersion: 12, pipeline.UpstreamConnect: 14, pipeline.UpstreamReset: 14, pipeline.UpstreamProtocol: 14,
 		pipeline.UpstreamTimeout: 4, pipeline.NoEndpoint: 14, pipeline.CircuitOpen: 14, pipeline.Overloaded: 14, pipeline.Internal: 13,

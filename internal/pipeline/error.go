@@ -16,6 +16,7 @@ type Word string
 const (
 	BadRequest       Word = "bad_request"
 	BadPath          Word = "bad_path"
+	Unauthenticated  Word = "unauthenticated"
 	Forbidden        Word = "forbidden"
 	NoRoute          Word = "no_route"
 	MethodNotAllowed Word = "method_not_allowed"
@@ -36,6 +37,7 @@ const (
 	Overloaded       Word = "overloaded"
 	RateLimited      Word = "rate_limited"
 	LimitUnavailable Word = "limit_unavailable"
+	AuthUnavailable  Word = "auth_unavailable"
 	Internal         Word = "internal"
 )
 
@@ -66,6 +68,7 @@ const StatusClientClosed = 499
 var kinds = map[Word]kind{
 	BadRequest:       {400, rpc.Internal, Client, "The request is malformed."},
 	BadPath:          {400, rpc.Internal, Client, "The path of the request is malformed."},
+	Unauthenticated:  {401, rpc.Unauthenticated, Client, "The request needs valid credentials."},
 	Forbidden:        {403, rpc.PermissionDenied, Client, "The request is not allowed."},
 	NoRoute:          {404, rpc.Unimplemented, Client, "No route matches the request."},
 	MethodNotAllowed: {405, rpc.Unimplemented, Client, "The path is known, but not with this method."},
@@ -86,6 +89,7 @@ var kinds = map[Word]kind{
 	Overloaded:       {503, rpc.Unavailable, Gateway, "Too many requests wait for the upstream."},
 	RateLimited:      {429, rpc.Unavailable, Client, "Too many requests came in too short a time."},
 	LimitUnavailable: {503, rpc.Unavailable, Gateway, "Whether the request is within its limit cannot be told for now."},
+	AuthUnavailable:  {503, rpc.Unavailable, Gateway, "Whether the request is allowed cannot be told for now."},
 	Internal:         {500, rpc.Internal, Gateway, "The gateway failed."},
 }
 

@@ -20,6 +20,7 @@ var words = map[pipeline.Word]struct {
 	fault  pipeline.Fault
 }{
 	pipeline.BadRequest: {400, pipeline.Client}, pipeline.BadPath: {400, pipeline.Client}, pipeline.Forbidden: {403, pipeline.Client},
+	pipeline.Unauthenticated: {401, pipeline.Client}, pipeline.AuthUnavailable: {503, pipeline.Gateway},
 	pipeline.NoRoute: {404, pipeline.Client}, pipeline.MethodNotAllowed: {405, pipeline.Client}, pipeline.RequestTimeout: {408, pipeline.Client},
 	pipeline.BodyTooLarge: {413, pipeline.Client}, pipeline.URITooLong: {414, pipeline.Client}, pipeline.HeaderTooLarge: {431, pipeline.Client},
 	pipeline.ClientClosed: {499, pipeline.Client}, pipeline.LoopDetected: {508, pipeline.Gateway}, pipeline.NotImplemented: {501, pipeline.Client},

@@ -1,8 +1,11 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
+	"maps"
 	"net/netip"
+	"slices"
 	"time"
 
 	"sluice/internal/message"
@@ -92,10 +95,33 @@ type Observer interface {
 	Observe(x *Exchange)
 }
 
-// Principal is who a request was authenticated as.
+// Principal is who a request was authenticated as. It may be that of many exchanges:
+// nobody changes it.
 type Principal struct {
-	Claims map[string]any
-	Tier   string // of the consumer; empty: none
+	Name   string // of the consumer; empty: none
+	Tier   string // alike
+	Groups []string
+	Claims map[string]any // of a token, with numbers as json.Number
+}
+
+// Authenticate takes who a middleware has found the client to be. Where several have,
+// the later one's word counts, and what it does not say is left as it is.
+func (x *Exchange) Authenticate(p *Principal) {
+	if x.Principal != nil {
+		p = x.Principal.with(p)
+	}
+	x.Principal, x.Consumer = p, p.Name
+}
+
+func (p *Principal) with(later *Principal) *Principal {
+	both := *later
+	both.Name, both.Tier = cmp.Or(later.Name, p.Name), cmp.Or(later.Tier, p.Tier)
+	both.Groups = slices.Concat(p.Groups, later.Groups)
+	if len(p.Claims) > 0 {
+		both.Claims = maps.Clone(p.Claims)
+		maps.Copy(both.Claims, later.Claims)
+	}
+	return &both
 }
 
 // NewExchange returns an exchange that ends with ctx: its cause is

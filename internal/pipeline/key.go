@@ -1,8 +1,6 @@
 package pipeline
 
 import (
-	"fmt"
-
 	"sluice/internal/message"
 	"sluice/internal/model"
 )
@@ -43,17 +41,6 @@ func destinationName(route *model.Route) string {
 		return route.Upstream.Name
 	case route.Split != nil:
 		return "split of " + route.ID
-	}
-	return ""
-}
-
-// claim is a claim of the principal as text, empty where there is none.
-func (x *Exchange) claim(name string) string {
-	if x.Principal == nil {
-		return ""
-	}
-	if claim, ok := x.Principal.Claims[name]; ok {
-		return fmt.Sprint(claim)
 	}
 	return ""
 }

@@ -18,6 +18,8 @@ type Kind struct {
 	// Validate turns decoded options into immutable settings, or reports
 	// problems; then the settings are not used.
 	Validate func(options any, report model.Report) any
+	// Role is what settings mean for other middleware of a chain. nil: nothing.
+	Role func(settings any) model.Role
 	// Build makes the middleware for a place in a chain. It starts nothing.
 	Build func(site *Site, settings any) Middleware
 }
@@ -57,6 +59,12 @@ func NewKind[O, S any](name string, options func() *O, validate func(*O, model.R
 		Validate: func(o any, report model.Report) any { return validate(as[*O](name, o), report) },
 		Build:    func(site *Site, s any) Middleware { return build(site, as[S](name, s)) },
 	}
+}
+
+// As returns the kind with a role, whatever its settings.
+func (k Kind) As(role model.Role) Kind {
+	k.Role = func(any) model.Role { return role }
+	return k
 }
 
 func as[T any](kind string, value any) T {

@@ -69,7 +69,7 @@ func TestExpandText(t *testing.T) {
 		"{cookie.none}.":    ".",
 		"{claim.sub}":       "u1",
 		"{claim.level}":     "3",
-		"{claim.roles}":     "[a]",
+		"{claim.roles}":     "a",
 		"{claim.none}.":     ".",
 		"{id} {rest}":       "a/b x y/z",
 		"{bad}":             "%zz",

@@ -1,0 +1,102 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+
+	"sluice/internal/model"
+)
+
+// chain composes global, without what the route skips, and the route's own.
+func (r *resolver) chain(in *route, built *model.Route) {
+	own := r.chains.chain(in.Middleware, "route")
+	links := ordered(slices.Concat(r.skip(in), own))
+	if len(own) == len(in.Middleware) && len(r.global) == r.globalWritten() {
+		r.checkOrder(links)
+	}
+	for i := range links {
+		links[i].made.check(r.out, built.ID, built.Match.Path)
+		built.Chain = append(built.Chain, links[i].Middleware)
+	}
+}
+
+// ordered puts those first that go before all others.
+func ordered(links []link) []link {
+	rank := func(l link) int {
+		if l.Role == model.Outermost {
+			return 0
+		}
+		return 1
+	}
+	slices.SortStableFunc(links, func(a, b link) int { return rank(a) - rank(b) })
+	return links
+}
+
+// checkOrder reports what would let somebody pass whom the chain means to refuse, or the
+// other way round.
+func (r *resolver) checkOrder(links []link) {
+	var answering *link
+	authenticated := false
+	for i := range links {
+		l := &links[i]
+		switch l.Role {
+		case model.Plain, model.Outermost:
+		case model.Answering:
+			answering = l
+		case model.Authenticating, model.Authorizing:
+			if answering != nil {
+				r.misplaced(l, fmt.Sprintf("%s stands behind %s, which may answer before it is asked", l.Kind, answering.Kind), "move it before "+answering.Kind)
+			}
+			if l.Role == model.Authorizing && !authenticated {
+				r.misplaced(l, l.Kind+" would refuse everybody: nothing before it tells who the client is", "put before it what does, as jwt or api_key")
+			}
+			authenticated = authenticated || l.Role == model.Authenticating
+		}
+	}
+}
+
+// misplaced reports a middleware that stands in the wrong place, once for all routes
+// that have it there.
+func (r *resolver) misplaced(l *link, message, hint string) {
+	if !r.out.told(l.place, message) {
+		r.out.add(l.place, message, hint)
+	}
+}
+
+// skip is what a route leaves of global.
+func (r *resolver) skip(in *route) []link {
+	if len(in.Skip) == 0 {
+		return r.global
+	}
+	kept := slices.Clone(r.global)
+	for i, name := range in.Skip {
+		named := func(m link) bool { return m.Kind == name || m.Name != "" && m.Name == name }
+		kept = slices.DeleteFunc(kept, named)
+		if !slices.ContainsFunc(r.global, named) && !in.broken && !r.incomplete && len(r.global) == r.globalWritten() {
+			r.out.add(in.below(item("skip", i)), fmt.Sprintf("skip names %s, and global has no middleware of that kind or name", short(name)), r.out.hint(name, r.skippable()))
+		}
+	}
+	return kept
+}
+
+// globalWritten is how many steps global has, sound or not.
+func (r *resolver) globalWritten() int {
+	for _, d := range r.documents {
+		if d.has("global") != nil {
+			return len(d.Global)
+		}
+	}
+	return 0
+}
+
+// skippable are the kinds and names of global.
+func (r *resolver) skippable() (names []string) {
+	for _, m := range r.global {
+		for _, name := range []string{m.Name, m.Kind} {
+			if name != "" && !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}

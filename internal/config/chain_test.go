@@ -1,0 +1,38 @@
+package config_test
+
+import (
+	"slices"
+	"testing"
+
+	"sluice/internal/config"
+)
+
+// TestChainOrder puts those first that go before all others, and leaves the order of
+// the rest, and what other routes have, as they are.
+func TestChainOrder(t *testing.T) {
+	resolved := config.Resolve([]config.Document{{Name: "a.yaml", Data: []byte(`
+listeners: {web: {address: "127.0.0.1:0"}}
+global: [{limit: {max: 1KiB}}, {who: {}}]
+routes:
+  - {id: fronted, match: {path: /a}, middleware: [{edit: {}}, {front: {}}], respond: {status: 204}}
+  - {id: skipping, match: {path: /b}, skip: [limit], middleware: [{front: {}}, {may: {}}], respond: {status: 204}}
+  - {id: plain, match: {path: /c}, respond: {status: 204}}
+`)}}, testKinds(), testEnvironment(nil))
+	if resolved.Gateway == nil {
+		t.Fatal(resolved.Problems)
+	}
+	want := map[string][]string{
+		"fronted":  {"front", "limit", "who", "edit"},
+		"skipping": {"front", "who", "may"},
+		"plain":    {"limit", "who"},
+	}
+	for _, route := range resolved.Gateway.Routes {
+		var kinds []string
+		for _, m := range route.Chain {
+			kinds = append(kinds, m.Kind)
+		}
+		if !slices.Equal(kinds, want[route.ID]) {
+			t.Errorf("the chain of %s is %v, want %v", route.ID, kinds, want[route.ID])
+		}
+	}
+}
