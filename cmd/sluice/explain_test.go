@@ -202,7 +202,7 @@ func TestRoutesAndStatus(t *testing.T) {
 	}
 	got = asked.run(t, "status", "-o", "json", "--admin", addresses["admin"])
 	var status map[string]any
-	if err := json.Unmarshal([]byte(got.stdout), &status); err != nil || len(status) != 5 {
+	if err := json.Unmarshal([]byte(got.stdout), &status); err != nil || len(status) != 6 {
 		t.Errorf("%v: %+v", err, got)
 	}
 	if listeners, ok := status["listeners"].([]any); !ok || len(listeners) != 2 {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"sluice/internal/model"
+	"sluice/internal/pipeline"
 	"sluice/internal/snapshot"
 	"sluice/internal/upstream"
 )
@@ -22,13 +24,14 @@ type status struct {
 	Listeners []snapshot.ListenerStatus `json:"listeners"`
 	Upstreams []upstream.Status         `json:"upstreams"`
 	Breakers  []upstream.BreakerStatus  `json:"breakers"`
+	Limits    []pipeline.LimitStatus    `json:"limits"`
 	Problems  []model.Problem           `json:"problems"`
 }
 
 func newStatus() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
-		Short: "Show listeners, upstreams, endpoints and circuit breakers of the running gateway",
+		Short: "Show listeners, upstreams, endpoints, circuit breakers and limits of the running gateway",
 		Args:  noArguments,
 	}
 	admin := adminFlag(cmd)
@@ -47,7 +50,8 @@ func newStatus() *cobra.Command {
 			path string
 			into any
 		}{
-			{"/_gateway/config", &s.Revision}, {"/_gateway/listeners", &s.Listeners}, {"/_gateway/upstreams", &s.Upstreams}, {"/_gateway/breakers", &s.Breakers}, {"/_gateway/problems", &s.Problems},
+			{"/_gateway/config", &s.Revision}, {"/_gateway/listeners", &s.Listeners}, {"/_gateway/upstreams", &s.Upstreams},
+			{"/_gateway/breakers", &s.Breakers}, {"/_gateway/limits", &s.Limits}, {"/_gateway/problems", &s.Problems},
 		} {
 			if err := gateway.get(cmd, read.path, nil, read.into); err != nil {
 				return err
@@ -72,6 +76,7 @@ func printStatus(w io.Writer, s *status) error {
 	printCertificates(out, s.Listeners)
 	printUpstreams(out, s.Upstreams)
 	printBreakers(out, s.Breakers)
+	printLimits(out, s.Limits)
 	if len(s.Problems) > 0 {
 		out.printf("\nPROBLEMS\n")
 		for _, p := range s.Problems {
@@ -158,5 +163,20 @@ func printBreakers(out *errorWriter, breakers []upstream.BreakerStatus) {
 	for _, b := range breakers {
 		endpoint := cmp.Or(b.Endpoint, "(all)")
 		out.printf("%s\t%s\t%s\t%s\t%s\t%d\t%d\t%d\t%s\n", b.Upstream, endpoint, b.State, at(b.Since), at(b.ProbeAt), b.Requests, b.Failures, b.Slow, b.Reason)
+	}
+}
+
+// printLimits prints the limits, and how they stand.
+func printLimits(out *errorWriter, limits []pipeline.LimitStatus) {
+	if len(limits) > 0 {
+		out.printf("\nLIMIT\tKIND\tLETS THROUGH\tKEYS\tFORGOTTEN\tRUNNING\tWAITING\tKEPT IN\n")
+	}
+	for i := range limits {
+		l := &limits[i]
+		running, waiting := "", "" // which only those have that count exchanges at once
+		if l.Kind == "concurrency_limit" {
+			running, waiting = strconv.Itoa(l.Running), strconv.Itoa(l.Waiting)
+		}
+		out.printf("%s\t%s\t%s\t%d\t%d\t%s\t%s\t%s\n", l.Limit, l.Kind, l.Numbers(), l.Keys, l.Evicted, running, waiting, l.Store)
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"sluice/internal/acme"
 	"sluice/internal/certificate"
+	"sluice/internal/pipeline"
 	"sluice/internal/server"
 	"sluice/internal/snapshot"
 	"sluice/internal/upstream"
@@ -79,6 +80,33 @@ func TestStatusOfWhatFails(t *testing.T) {
 		"users http://b 1 ejected until 2030-01-02T03:04:05Z, 2 in a row; unhealthy: status 500 0 0 0 found none found",
 		"BREAKER OF ENDPOINT STATE SINCE NEXT PROBE REQUESTS FAILURES SLOW REASON users (all) open 2030-01-02T03:04:05Z 2030-01-02T03:04:35Z 7 6 1 5 failures in a row",
 		"shop http://c closed 0 0 0",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is not in:\n%s", want, text.String())
+		}
+	}
+}
+
+// TestStatusOfLimits shows what limits let through, how they stand, and where they are
+// kept.
+func TestStatusOfLimits(t *testing.T) {
+	var text strings.Builder
+	err := printStatus(&text, &status{Limits: []pipeline.LimitStatus{
+		{Limit: "upstream users", Kind: "upstream", Algorithm: "token_bucket", Rate: "1000/s", Burst: 2000, Keys: 1},
+		{
+			Limit: "per-client", Kind: "rate_limit", Algorithm: "sliding_window", Rate: "10/m", Mode: "shadow", Keys: 100, Evicted: 7,
+			Store: &pipeline.LimitStoreStatus{Name: "main", Instances: 2, OnFailure: "local"},
+		},
+		{Limit: "reports concurrency_limit 0", Kind: "concurrency_limit", Max: 20, Keys: 1, Running: 20, Waiting: 3},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := strings.Join(strings.Fields(text.String()), " ")
+	for _, want := range []string{
+		"LIMIT KIND LETS THROUGH KEYS FORGOTTEN RUNNING WAITING KEPT IN upstream users upstream 1000/s, burst 2000, token_bucket 1 0 memory per-client",
+		"per-client rate_limit 10/m, sliding_window, shadow 100 7 main does not answer: local reports",
+		"reports concurrency_limit 0 concurrency_limit 20 at once 1 0 20 3 memory",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is not in:\n%s", want, text.String())

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"sluice/internal/model"
+	"sluice/internal/pipeline"
 	"sluice/internal/snapshot"
 	"sluice/internal/upstream"
 )
@@ -31,10 +32,11 @@ func (a *API) dashboard(w http.ResponseWriter, _ *http.Request) {
 		Listeners any
 		Upstreams []upstream.Status
 		Breakers  []upstream.BreakerStatus
+		Limits    []pipeline.LimitStatus
 		Routes    []snapshot.Row
 		Problems  []model.Problem
 		Refused   bool
-	}{s.Revision, a.gateway.Ready(), a.listeners(s), statuses(s), s.Breakers(time.Now()), snapshot.Table(s.Router), problems, model.Refused(problems)})
+	}{s.Revision, a.gateway.Ready(), a.listeners(s), statuses(s), s.Breakers(time.Now()), s.Limits(), snapshot.Table(s.Router), problems, model.Refused(problems)})
 	if err != nil {
 		a.log.Error("the dashboard was not made", "error", err)
 		problem(w, http.StatusInternalServerError, "internal", "The dashboard could not be made; the log says why.")

@@ -12,7 +12,8 @@ func TestDashboard(t *testing.T) {
 	config := fmt.Sprintf(`
 listeners: {web: {address: "127.0.0.1:0"}}
 admin: {address: "127.0.0.1:0", token: %s}
-middleware: {"<b>tag</b>": {headers: {response: {set: {X-A: "1"}}}}}
+middleware: {"<b>tag</b>": {headers: {response: {set: {X-A: "1"}}}}, "<b>few</b>": {rate_limit: {rate: 5/m, burst: 7}}}
+global: ["<b>few</b>", {concurrency_limit: {max: 3}}]
 upstreams:
   "<i>users</i>": {endpoints: [{url: "http://127.0.0.1:1", version: v1}]}
 routes:
@@ -33,6 +34,7 @@ routes:
 	for _, text := range []string{
 		"ready</span>", "revision 1 from file", "&lt;script&gt;alert(1)&lt;/script&gt;", "&lt;i&gt;users&lt;/i&gt;", "&lt;b&gt;tag&lt;/b&gt;", "/b/…", "respond status 204", gw.Addr("web").String(),
 		"X-A=&lt;img src=x onerror=alert(2)&gt;",
+		"<td>&lt;b&gt;few&lt;/b&gt;</td><td>rate_limit</td><td>5/m, burst 7, token_bucket</td>", "<td>3 at once</td>", "<td>memory</td>",
 	} {
 		if !strings.Contains(body, text) {
 			t.Errorf("the dashboard does not show %s", text)
@@ -43,7 +45,7 @@ routes:
 		_, body = get(t, gw, "/")
 		return strings.Contains(body, "Problems</h2>")
 	})
-	for _, text := range []string{"&lt;script&gt;alert(3)&lt;/script&gt;", "The documents as last read are refused; revision 1 serves on.", "sluice.yaml:10:1:"} {
+	for _, text := range []string{"&lt;script&gt;alert(3)&lt;/script&gt;", "The documents as last read are refused; revision 1 serves on.", "sluice.yaml:11:1:"} {
 		if !strings.Contains(body, text) {
 			t.Errorf("the dashboard does not show %s:\n%s", text, body)
 		}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"sluice/internal/message"
+	"sluice/internal/telemetry"
 )
 
 // TestLimitFields tells clients how they stand, on what is allowed, refused, and failed
@@ -56,6 +57,25 @@ routes:
 	}
 	if n := e.metric("gateway_rate_limit_decisions_total", "limit", "tight", "decision", "deny"); n != 1 {
 		t.Errorf("%v denials were counted", n)
+	}
+	e.stop()
+}
+
+// TestLimitsForMetrics reads what the metrics tell of limits.
+func TestLimitsForMetrics(t *testing.T) {
+	e := newEngine(t)
+	e.load(listener + `
+global: [{rate_limit: {name: few, rate: 1/h, key: "header:X-User", max_keys: 2}}, {concurrency_limit: {max: 1}}]
+routes: [{match: {path: /x}, respond: {status: 200}}]
+`)
+	for user := range 5 {
+		x := e.exchange("GET", "/x")
+		x.Request.Fields.Set("X-User", strconv.Itoa(user))
+		_ = e.run(x) // the response tells
+	}
+	want := []telemetry.LimitState{{Limit: "few", Keys: 2, Evicted: 3}, {Limit: "global concurrency_limit 1", Keys: 1, Concurrency: true}}
+	if got := e.current.State().Limits; !slices.Equal(got, want) {
+		t.Errorf("the limits are %+v, want %+v", got, want)
 	}
 	e.stop()
 }

@@ -23,6 +23,11 @@ func (c *Current) State() telemetry.State {
 	for _, b := range s.Breakers(now) {
 		state.Breakers = append(state.Breakers, telemetry.BreakerState{Upstream: b.Upstream, Endpoint: b.Endpoint, Code: b.Code()})
 	}
+	for _, l := range s.Limits() {
+		state.Limits = append(state.Limits, telemetry.LimitState{
+			Limit: l.Limit, Keys: l.Keys, Evicted: l.Evicted, Concurrency: l.Kind == "concurrency_limit", Running: l.Running, Waiting: l.Waiting,
+		})
+	}
 	for _, l := range s.ListenerStatus() {
 		expiry := func(certificate string, end time.Time) {
 			if !end.IsZero() { // there is one

@@ -13,6 +13,7 @@ type State struct {
 	Endpoints    []EndpointState
 	Breakers     []BreakerState
 	Certificates []CertificateState
+	Limits       []LimitState
 }
 
 // EndpointState tells whether an endpoint is fit for attempts.
@@ -40,6 +41,7 @@ func (m *Metrics) ReadFrom(read func() State) {
 	m.registry.MustRegister(&stateCollector{
 		metrics:      m,
 		read:         read,
+		limits:       newLimitDescs(),
 		endpoints:    prometheus.NewDesc("gateway_endpoint_healthy", "1 for an endpoint that neither checks, nor an ejection, nor a drain keep attempts from; else 0.", []string{"upstream", "endpoint"}, nil),
 		breakers:     prometheus.NewDesc("gateway_breaker_state", "0 for a circuit breaker that is closed, 1 open, 2 half-open; endpoint is empty for that of a whole upstream.", []string{"upstream", "endpoint"}, nil),
 		certificates: prometheus.NewDesc("gateway_certificate_expiry_timestamp_seconds", "When a certificate ends that a listener uses, in Unix time.", []string{"listener", "certificate"}, nil),
@@ -51,6 +53,7 @@ type stateCollector struct {
 	metrics                           *Metrics
 	read                              func() State
 	endpoints, breakers, certificates *prometheus.Desc
+	limits                            limitDescs
 }
 
 // Describe lists the families.
@@ -58,6 +61,7 @@ func (c *stateCollector) Describe(out chan<- *prometheus.Desc) {
 	out <- c.endpoints
 	out <- c.breakers
 	out <- c.certificates
+	c.limits.describe(out)
 }
 
 // Collect reads the state.
@@ -82,7 +86,7 @@ func (c *stateCollector) Collect(out chan<- prometheus.Metric) {
 	for _, certificate := range state.Certificates {
 		ends.add(float64(certificate.NotAfter.Unix()), certificate.Listener, certificate.Certificate)
 	}
-	for _, g := range []*gaugeSet{healthy, breakers, ends} {
+	for _, g := range append(c.limitSets(state.Limits), healthy, breakers, ends) {
 		g.collect(out)
 	}
 }
@@ -101,6 +105,7 @@ func worseState(a, b float64) float64 {
 // family may have. Those that come first have their own.
 type gaugeSet struct {
 	desc       *prometheus.Desc
+	kind       prometheus.ValueType
 	limit      int // 0: without bound
 	same, rest func(a, b float64) float64
 	index      map[string]int
@@ -116,7 +121,7 @@ type gaugeSeries struct {
 // gauges is an empty set. same joins values of equal labels, rest those of the
 // series past the bound.
 func (c *stateCollector) gauges(desc *prometheus.Desc, same, rest func(a, b float64) float64) *gaugeSet {
-	return &gaugeSet{desc: desc, limit: int(c.metrics.limit.Load()), same: same, rest: rest, index: map[string]int{}}
+	return &gaugeSet{desc: desc, kind: prometheus.GaugeValue, limit: int(c.metrics.limit.Load()), same: same, rest: rest, index: map[string]int{}}
 }
 
 func (g *gaugeSet) add(value float64, labels ...string) {
@@ -137,9 +142,9 @@ func (g *gaugeSet) add(value float64, labels ...string) {
 
 func (g *gaugeSet) collect(out chan<- prometheus.Metric) {
 	for _, s := range g.series {
-		out <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, s.value, s.labels...)
+		out <- prometheus.MustNewConstMetric(g.desc, g.kind, s.value, s.labels...)
 	}
-	if g.other != nil {
-		out <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, *g.other, slices.Repeat([]string{overflow}, 2)...)
+	if g.other != nil { // so there are others
+		out <- prometheus.MustNewConstMetric(g.desc, g.kind, *g.other, slices.Repeat([]string{overflow}, len(g.series[0].labels))...)
 	}
 }

@@ -1,0 +1,40 @@
+package pipeline
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Numbers says what is let through, in one line for people.
+func (s *LimitStatus) Numbers() string {
+	var parts []string
+	if s.Rate != "" {
+		parts = append(parts, s.Rate)
+	}
+	if s.Burst > 0 {
+		parts = append(parts, fmt.Sprint("burst ", s.Burst))
+	}
+	if s.Max > 0 {
+		parts = append(parts, fmt.Sprint(s.Max, " at once"))
+	}
+	if s.Algorithm != "" {
+		parts = append(parts, s.Algorithm)
+	}
+	if s.Mode == "shadow" {
+		parts = append(parts, s.Mode)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// String says how the store is, in a few words for people; nil is memory.
+func (s *LimitStoreStatus) String() string {
+	switch {
+	case s == nil:
+		return "memory"
+	case !s.Answers:
+		return fmt.Sprintf("%s does not answer: %s", s.Name, s.OnFailure)
+	case s.Instances == 1:
+		return s.Name + ", 1 instance"
+	}
+	return fmt.Sprintf("%s, %d instances", s.Name, s.Instances)
+}

@@ -1,0 +1,36 @@
+package pipeline_test
+
+import (
+	"testing"
+
+	"sluice/internal/pipeline"
+)
+
+func TestLimitText(t *testing.T) {
+	for _, test := range []struct {
+		status  pipeline.LimitStatus
+		numbers string
+		store   string
+	}{
+		{
+			pipeline.LimitStatus{Algorithm: "token_bucket", Rate: "100/s", Burst: 20, Mode: "enforce", Store: &pipeline.LimitStoreStatus{Name: "main", Answers: true, Instances: 1}},
+			"100/s, burst 20, token_bucket", "main, 1 instance",
+		},
+		{
+			pipeline.LimitStatus{Algorithm: "sliding_window", Rate: "10/m", Mode: "shadow", Store: &pipeline.LimitStoreStatus{Name: "main", Answers: true, Instances: 3}},
+			"10/m, sliding_window, shadow", "main, 3 instances",
+		},
+		{
+			pipeline.LimitStatus{Rate: "10/m", Store: &pipeline.LimitStoreStatus{Name: "main", Instances: 3, OnFailure: "deny"}},
+			"10/m", "main does not answer: deny",
+		},
+		{pipeline.LimitStatus{Max: 20}, "20 at once", "memory"},
+	} {
+		if got := test.status.Numbers(); got != test.numbers {
+			t.Errorf("the numbers are %q, want %q", got, test.numbers)
+		}
+		if got := test.status.Store.String(); got != test.store {
+			t.Errorf("the store is %q, want %q", got, test.store)
+		}
+	}
+}
