@@ -91,7 +91,7 @@ const (
 	telling     = 0.8  // of the limit is so much less that a queue would show it
 	clearly     = 0.6  // the same where it is asked a second time
 	steepest    = 0.4  // of the limit is left at least when it is lowered
-	afterDrops  = 0.8  // of the limit is left after a window in which many were dropped
+	leftByDrops = 0.8  // of the limit is left after a window in which many were dropped
 
 	muchFaster = 0.8  // of the base is a latency that tells of another destination
 	baseSeen   = 1.05 // of the base is a latency without a queue
@@ -114,6 +114,29 @@ func (g *Gradient) Base() time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return time.Duration(g.base)
+}
+
+// Adjust changes between what the limit stays. What is known stays, and the limit as far
+// as it may.
+func (g *Gradient) Adjust(s GradientSettings) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if s == g.settings {
+		return
+	}
+	fresh := g.fresh()
+	g.settings = s
+	if fresh {
+		g.exact = float64(s.Initial)
+	}
+	g.set(g.exact)
+}
+
+// Fresh tells whether it knows no more than when it began, so that nothing is lost with it.
+func (g *Gradient) Fresh() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.fresh()
 }
 
 // Observe is told of a request that ends, and how many were under way with it just
@@ -149,13 +172,17 @@ func (g *Gradient) Observe(start, end time.Duration, inFlight int, outcome Outco
 
 // What follows is called with mu held.
 
+func (g *Gradient) fresh() bool {
+	return g.base == 0 && g.exact == float64(g.settings.Initial)
+}
+
 // judge ends a window.
 func (g *Gradient) judge(now time.Duration) {
 	w := g.window
 	g.window = latencies{open: true, start: now}
 	if w.dropped > 0 && w.dropped*10 >= w.served {
 		g.trial = trial{}
-		g.lower(now, g.exact*afterDrops, g.base)
+		g.lower(now, g.afterDrops(w, now), g.base)
 		return
 	}
 	v := w.view(now)
@@ -171,6 +198,14 @@ func (g *Gradient) judge(now time.Duration) {
 	} else {
 		g.steer(v)
 	}
+}
+
+// afterDrops is the limit after a window in which many were dropped. What was served
+// meanwhile keeps its room: where one of several endpoints refuses all that it gets,
+// however little that is, the others are not to starve.
+func (g *Gradient) afterDrops(w latencies, now time.Duration) float64 {
+	served := float64(w.served) / float64(now-w.start)
+	return min(g.exact, max(g.exact*leftByDrops, served*g.base*growLatency))
 }
 
 // view is what a window says.

@@ -262,3 +262,52 @@ func TestGradientFew(t *testing.T) {
 		t.Errorf("limit %d", g.Limit())
 	}
 }
+
+// TestGradientPartly: an endpoint of three refuses all that it gets, at once. The
+// other two have room as before, for as long as that lasts.
+func TestGradientPartly(t *testing.T) {
+	const base = 50 * time.Millisecond
+	g := NewGradient(GradientSettings{Min: 1, Max: 100, Initial: 30})
+	now := observe(g, 0, 300, 10, base, Served) // one each 5 ms: ten at once
+	for range 1000 {
+		now = observe(g, now, 2, g.Limit(), base, Served)
+		g.Observe(now-time.Millisecond, now, g.Limit(), Dropped)
+	}
+	if g.Limit() < 10 || g.Limit() > 15 {
+		t.Errorf("limit %d for ten at once", g.Limit())
+	}
+}
+
+// TestGradientAdjust: other bounds keep what is known, and the limit as far as they let it.
+func TestGradientAdjust(t *testing.T) {
+	g := NewGradient(GradientSettings{Min: 1, Max: 40, Initial: 10})
+	if !g.Fresh() {
+		t.Error("a new one knows something")
+	}
+	g.Adjust(GradientSettings{Min: 1, Max: 40, Initial: 20})
+	if g.Limit() != 20 || !g.Fresh() {
+		t.Errorf("limit %d where nothing was known yet", g.Limit())
+	}
+	now := observe(g, 0, 1000, 40, time.Millisecond, Served)
+	if g.Fresh() {
+		t.Error("nothing is known after a thousand requests")
+	}
+	for _, c := range []struct {
+		bounds GradientSettings
+		want   int
+	}{
+		{GradientSettings{Min: 1, Max: 40, Initial: 5}, 40},
+		{GradientSettings{Min: 1, Max: 100, Initial: 5}, 40},
+		{GradientSettings{Min: 1, Max: 15, Initial: 5}, 15},
+		{GradientSettings{Min: 30, Max: 60, Initial: 50}, 30},
+	} {
+		g.Adjust(c.bounds)
+		if g.Limit() != c.want || g.Base() != time.Millisecond {
+			t.Errorf("%+v: limit %d, base %v; want %d", c.bounds, g.Limit(), g.Base(), c.want)
+		}
+	}
+	observe(g, now, 1000, 60, time.Millisecond, Served)
+	if g.Limit() != 60 {
+		t.Errorf("limit %d under the new bounds", g.Limit())
+	}
+}
