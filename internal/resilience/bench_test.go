@@ -139,9 +139,9 @@ func BenchmarkPace(b *testing.B) {
 }
 
 func BenchmarkGuard(b *testing.B) {
-	g := NewGuard(GuardSettings{Alpha: 0.2, Window: time.Minute, Upper: 2})
+	g := NewGuard(GuardSettings{Alpha: 0.2, Window: time.Minute, Upper: 2}, nil)
 	b.Run("observe", func(b *testing.B) {
-		cost(b, func(now time.Time) { g.Observe(now.Sub(epoch), time.Millisecond) })
+		cost(b, func(now time.Time) { g.Observe(now.Sub(epoch), time.Millisecond, false) })
 	})
 	b.Run("judge", func(b *testing.B) {
 		cost(b, func(now time.Time) { g.Judge(now.Sub(epoch), true) })
@@ -164,7 +164,7 @@ func TestNoAllocation(t *testing.T) {
 		ring    Ring
 	)
 	gradient := NewGradient(GradientSettings{Min: 1, Max: 100, Initial: 20})
-	guard := NewGuard(GuardSettings{Alpha: 0.2, Window: time.Minute, Upper: 2})
+	guard := NewGuard(GuardSettings{Alpha: 0.2, Window: time.Minute, Upper: 2}, nil)
 	var pace Pace
 	filling := NewFilling(Quota{Count: 20, Per: time.Second, Burst: 10})
 	since := func() time.Duration { return now.Sub(epoch) }
@@ -181,7 +181,7 @@ func TestNoAllocation(t *testing.T) {
 		"average":   func() { average.Observe(now, time.Millisecond); average.Value(now) },
 		"gradient":  func() { gradient.Observe(since(), since()+time.Millisecond, 20, Served); gradient.Limit() },
 		"pace":      func() { pace.Take(&paced, easy, since(), 1) },
-		"guard":     func() { guard.Observe(since(), time.Millisecond); guard.Judge(since(), true) },
+		"guard":     func() { guard.Observe(since(), time.Millisecond, false); guard.Judge(since(), true) },
 		"bucket":    func() { bucket.Take(filling, since(), 3); bucket.Full(since()) },
 		"ring":      func() { ring.Take(&filling.Quota, since(), 3); ring.Empty(&filling.Quota, since()) },
 	} {

@@ -141,6 +141,9 @@ func (b *Breaker) Ready(now time.Time) bool {
 	return true
 }
 
+// Closed tells whether the breaker is closed.
+func (b *Breaker) Closed() bool { return stateOf(b.epoch.Load()) == Closed }
+
 // Permit is one request that a breaker let through. The zero value belongs to no
 // breaker, and its methods do nothing.
 type Permit struct {

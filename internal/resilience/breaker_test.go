@@ -162,6 +162,9 @@ func TestBreakerEarlierResults(t *testing.T) {
 		if got := b.Status(after(5000)).State; got != want {
 			t.Fatalf("the breaker is %v, want %v", got, want)
 		}
+		if b.Closed() != (want == Closed) {
+			t.Fatalf("the breaker is %v, and Closed is %v", want, b.Closed())
+		}
 	}
 	closed, closed2, closed3 := send(t, b, epoch), send(t, b, epoch), send(t, b, epoch)
 	closed3.Done(epoch, false, 0)

@@ -40,6 +40,11 @@ type Ease struct{ Share, Room float64 }
 // easy leaves all.
 var easy = Ease{1, 1}
 
+// Least is what both leave.
+func (e Ease) Least(other Ease) Ease {
+	return Ease{min(e.Share, other.Share), min(e.Room, other.Room)}
+}
+
 // half is what shedding leaves of the usual.
 const half = 0.5
 
@@ -62,6 +67,7 @@ type Turn struct {
 // usual for it. Times are those of a Bucket.
 type Guard struct {
 	settings GuardSettings
+	told     func(Turn)
 
 	mu     sync.Mutex
 	stance Stance
@@ -76,6 +82,7 @@ type Guard struct {
 	count   int
 	strikes int    // percentiles in a row outside of the band
 	strayed string // the last of them, for people
+	untold  Untold[Turn]
 }
 
 // Numbers of a guard. Its times are parts of Window, 1 s each where that is a minute.
@@ -93,13 +100,19 @@ const (
 	histogram = 64 * octave
 )
 
-// NewGuard returns a guard that has seen nothing.
-func NewGuard(s GuardSettings) *Guard { return &Guard{settings: s} }
+// NewGuard returns a guard that has seen nothing. told, which may be nil, is called after
+// each turn, as a breaker's is after each transition.
+func NewGuard(s GuardSettings, told func(Turn)) *Guard { return &Guard{settings: s, told: told} }
 
-// Observe takes in how long a request took that was answered.
-func (g *Guard) Observe(now, took time.Duration) {
+// Observe takes in how long a request took. failed: it was not answered, or with an
+// error. Where that took longer than the slowest usually do it says how slow they are; a
+// quick failure says nothing of how long work takes.
+func (g *Guard) Observe(now, took time.Duration, failed bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if failed && (!g.usual.learned() || float64(took) <= g.usual.mean) {
+		return
+	}
 	if !g.begun {
 		g.begun, g.start = true, now
 	}
@@ -120,22 +133,23 @@ func edge(step int) time.Duration {
 	return time.Duration(uint64(octave+rest+1)<<exponent - 1)
 }
 
-// Judge returns what the stance leaves now. closed tells whether the circuit breaker is
-// closed; where there is none, it is. turned: the stance has changed just now, and turn
-// tells how and why; each change is told to one caller.
-func (g *Guard) Judge(now time.Duration, closed bool) (ease Ease, turn Turn, turned bool) {
+// Judge takes the stance that follows, and returns what that leaves. closed tells whether
+// the circuit breaker is closed; where there is none, it is.
+func (g *Guard) Judge(now time.Duration, closed bool) Ease {
 	g.mu.Lock()
-	defer g.mu.Unlock()
+	defer g.untold.Unlock(&g.mu, g.told)
 	now = max(now, g.since)
 	g.measure(now)
 	if !closed || g.strikes >= guardStrikes {
 		g.bad = now
 	}
 	if to, reason := g.next(now, closed); to != g.stance {
-		turn, turned = Turn{g.stance, to, reason}, true
+		if g.told != nil {
+			g.untold.Note(Turn{g.stance, to, reason})
+		}
 		g.stance, g.since, g.reason = to, now, reason
 	}
-	return g.ease(now), turn, turned
+	return g.ease(now)
 }
 
 // Status returns the stance, since when it is taken and why; no reason says that there

@@ -17,7 +17,9 @@ type guarded struct {
 
 func newGuarded(t *testing.T) *guarded {
 	t.Helper()
-	return &guarded{t: t, Guard: NewGuard(GuardSettings{Alpha: 0.2, Window: time.Minute, Upper: 2}), now: time.Hour}
+	g := &guarded{t: t, now: time.Hour}
+	g.Guard = NewGuard(GuardSettings{Alpha: 0.2, Window: time.Minute, Upper: 2}, g.told)
+	return g
 }
 
 // pass lets seconds pass with 100 requests each, of which the slowest take so long.
@@ -28,20 +30,16 @@ func (g *guarded) pass(seconds int, slowest time.Duration, closed bool) {
 			if i < 3 {
 				took = slowest
 			}
-			g.Observe(g.now, took)
+			g.Observe(g.now, took, false)
 			g.now += 10 * time.Millisecond
 		}
 		g.judge(closed)
 	}
 }
 
-func (g *guarded) judge(closed bool) {
-	g.t.Helper()
-	ease, turn, turned := g.Judge(g.now, closed)
-	g.ease = ease
-	if !turned {
-		return
-	}
+func (g *guarded) judge(closed bool) { g.ease = g.Judge(g.now, closed) }
+
+func (g *guarded) told(turn Turn) {
 	if turn.From == turn.To || turn.Reason == "" {
 		g.t.Errorf("turn %+v", turn)
 	}
@@ -160,7 +158,7 @@ func TestGuardFew(t *testing.T) {
 	few := func(seconds, each int, took time.Duration) {
 		for range seconds {
 			for range each {
-				g.Observe(g.now, took)
+				g.Observe(g.now, took, false)
 			}
 			g.now += time.Second
 			g.judge(true)
@@ -175,10 +173,33 @@ func TestGuardFew(t *testing.T) {
 	g.expect("normal")
 }
 
+// TestGuardFailures: an upstream that refuses all at once is not taken for a quick one,
+// after which its usual latency would be trouble; one that lets all run out of time is
+// taken for a slow one.
+func TestGuardFailures(t *testing.T) {
+	g := newGuarded(t)
+	fails := func(seconds int, took time.Duration) {
+		for range seconds {
+			for range 100 {
+				g.Observe(g.now, took, true)
+				g.now += 10 * time.Millisecond
+			}
+			g.judge(true)
+		}
+	}
+	fails(60, time.Hour) // nothing is usual yet
+	g.pass(60, 100*time.Millisecond, true)
+	fails(300, time.Millisecond)
+	g.pass(60, 100*time.Millisecond, true)
+	g.expect()
+	fails(4, time.Second)
+	g.expect("guarded: p99 of 1.01s")
+}
+
 func TestPercentile(t *testing.T) {
-	g := NewGuard(GuardSettings{Alpha: 0.2, Window: time.Minute, Upper: 2})
+	g := NewGuard(GuardSettings{Alpha: 0.2, Window: time.Minute, Upper: 2}, nil)
 	for i := range 1000 {
-		g.Observe(0, time.Duration(i+1)*time.Millisecond)
+		g.Observe(0, time.Duration(i+1)*time.Millisecond, false)
 	}
 	if p99 := g.percentile(); p99 < 990*time.Millisecond || p99 > 1100*time.Millisecond {
 		t.Errorf("%v of 1 to 1000 ms", p99)
@@ -188,6 +209,12 @@ func TestPercentile(t *testing.T) {
 		if edge(at) < took || at > 0 && edge(at-1) >= max(took, octave) {
 			t.Errorf("%d ns is counted in step %d, from %d to %d", took, at, edge(at-1), edge(at))
 		}
+	}
+}
+
+func TestEase(t *testing.T) {
+	if got := (Ease{1, 0}).Least(Ease{0.75, 0.5}); got != (Ease{0.75, 0}) {
+		t.Errorf("of two guards: %+v", got)
 	}
 }
 

@@ -12,6 +12,8 @@ type PaceSettings struct {
 	Window         time.Duration // of the standard deviation
 	Upper          float64       // standard deviations above the average that are let through
 	Floor, Ceiling float64       // requests a second that are let through at least, and at most; 0 < Floor <= Ceiling
+	Burst          time.Duration // what the rate lets through in it may come at once
+	Cost           int64         // so much may in any case: of a request at most, at least 1
 }
 
 // Pace is a rate that adapts to what usually comes: the average rate of requests plus
@@ -25,7 +27,7 @@ type Pace struct {
 	begun  bool          // start is set
 	start  time.Duration // of the part that is counted in
 	asked  float64       // requests in it
-	tokens float64       // what may be taken at once, of a second's worth
+	tokens float64       // what may be taken at once
 	filled time.Duration // when that was so
 }
 
@@ -37,8 +39,7 @@ const (
 	whole = 1 - 1e-9
 )
 
-// Take takes cost, at least 1, if it may be, and counts that it was asked for. Up to a
-// second's worth is let through at once.
+// Take takes cost, at least 1, if it may be, and counts that it was asked for.
 func (p *Pace) Take(s *PaceSettings, ease Ease, now time.Duration, cost int64) Verdict {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -50,7 +51,7 @@ func (p *Pace) Take(s *PaceSettings, ease Ease, now time.Duration, cost int64) V
 	p.asked += float64(cost)
 
 	rate := p.rate(s, ease)
-	most := max(1, rate)
+	most := max(float64(s.Cost), rate*s.Burst.Seconds())
 	p.tokens = min(most, p.tokens+rate*(now-p.filled).Seconds())
 	p.filled = now
 	v := Verdict{Allowed: p.tokens >= float64(cost)*whole}
@@ -61,6 +62,14 @@ func (p *Pace) Take(s *PaceSettings, ease Ease, now time.Duration, cost int64) V
 	}
 	v.Remaining, v.Reset = int64(p.tokens), seconds((most-p.tokens)/rate)
 	return v
+}
+
+// Return gives back what was taken for a request that did not come about: something
+// else has refused it. That it was asked for counts.
+func (p *Pace) Return(cost int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.tokens += float64(cost) // what is more than may be there is gone with the next Take
 }
 
 // Rate returns how many requests a second are let through now, and how many come usually.

@@ -25,7 +25,7 @@ func curve(at time.Duration) float64 {
 	return from + (to-from)*(position-whole)
 }
 
-var paced = PaceSettings{Alpha: 0.2, Window: time.Minute, Upper: 2, Floor: 20, Ceiling: 5000}
+var paced = PaceSettings{Alpha: 0.2, Window: time.Minute, Upper: 2, Floor: 20, Ceiling: 5000, Burst: time.Second, Cost: 1}
 
 // passage is what a time let through of what came.
 type passage struct{ came, passed float64 }
@@ -108,7 +108,7 @@ func TestPaceStays(t *testing.T) {
 }
 
 func TestPaceBounds(t *testing.T) {
-	s := &PaceSettings{Alpha: 0.2, Window: time.Minute, Upper: 2, Floor: 20, Ceiling: 200}
+	s := &PaceSettings{Alpha: 0.2, Window: time.Minute, Upper: 2, Floor: 20, Ceiling: 200, Burst: time.Second, Cost: 1}
 	var p Pace
 	if rate, usual := p.Rate(s, easy, 0); rate != 200 || usual != 0 {
 		t.Errorf("%v allowed and %v usual where nothing is known", rate, usual)
@@ -173,7 +173,7 @@ func TestPaceTightened(t *testing.T) {
 
 // TestPaceVerdict holds what is told to what comes true.
 func TestPaceVerdict(t *testing.T) {
-	s := &PaceSettings{Alpha: 0.2, Window: time.Minute, Upper: 2, Floor: 10, Ceiling: 10}
+	s := &PaceSettings{Alpha: 0.2, Window: time.Minute, Upper: 2, Floor: 10, Ceiling: 10, Burst: time.Second, Cost: 1}
 	var p Pace
 	for i := range 10 {
 		if v := p.Take(s, easy, time.Hour, 1); !v.Allowed || v.Remaining != int64(9-i) || v.Reset != time.Duration(i+1)*time.Second/10 {
@@ -195,8 +195,56 @@ func TestPaceVerdict(t *testing.T) {
 	}
 }
 
+// TestPaceAtOnce: what may come at once is what the rate gives in the time of a burst,
+// and never less than the dearest request.
+func TestPaceAtOnce(t *testing.T) {
+	for _, c := range []struct {
+		burst      time.Duration
+		cost       int64
+		want, rest int64
+	}{
+		{time.Second, 1, 1, 0},
+		{time.Minute, 1, 6, 0},
+		{time.Minute, 4, 1, 2},
+		{time.Second, 4, 1, 0},
+	} {
+		s := &PaceSettings{Alpha: 0.2, Window: time.Minute, Upper: 2, Floor: 0.1, Ceiling: 0.1, Burst: c.burst, Cost: c.cost}
+		var p Pace
+		passed := int64(0)
+		v := p.Take(s, easy, 0, c.cost)
+		for ; v.Allowed && passed < 10; v = p.Take(s, easy, 0, c.cost) {
+			passed++
+		}
+		if passed != c.want || v.Remaining != c.rest {
+			t.Errorf("%v, cost %d: %d passed at once, and %d remain", c.burst, c.cost, passed, v.Remaining)
+		}
+		if v := p.Take(s, easy, v.Retry, c.cost); !v.Allowed {
+			t.Errorf("%v, cost %d: when it was told to come: %+v", c.burst, c.cost, v)
+		}
+	}
+}
+
+// TestPaceReturn: what something else has refused takes nothing, and was asked for.
+func TestPaceReturn(t *testing.T) {
+	s := &PaceSettings{Alpha: 0.2, Window: time.Minute, Upper: 2, Floor: 1, Ceiling: 10, Burst: time.Second, Cost: 1}
+	var p Pace
+	now := time.Duration(0)
+	for range 20 {
+		for range 5 {
+			if v := p.Take(s, easy, now, 1); !v.Allowed || v.Remaining < 4 {
+				t.Fatalf("after %v: %+v", now, v)
+			}
+			p.Return(1)
+		}
+		now += time.Second
+	}
+	if _, usual := p.Rate(s, easy, now); math.Abs(usual-5) > 0.01 {
+		t.Errorf("%v a second are usual", usual)
+	}
+}
+
 func TestPaceConcurrent(t *testing.T) {
-	s := &PaceSettings{Alpha: 0.2, Window: time.Minute, Upper: 2, Floor: 100, Ceiling: 100}
+	s := &PaceSettings{Alpha: 0.2, Window: time.Minute, Upper: 2, Floor: 100, Ceiling: 100, Burst: time.Second, Cost: 1}
 	var (
 		p      Pace
 		wg     sync.WaitGroup
