@@ -176,6 +176,8 @@ func formOf(value any) string {
 		return "bytes a second"
 	case *Rate:
 		return "rate"
+	case *Number:
+		return "number"
 	case *Prefix:
 		return "address or range"
 	case *pathText:

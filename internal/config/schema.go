@@ -145,6 +145,8 @@ func scalarSchema(value scalarType) object {
 	switch value.(type) {
 	case *Size, *weight, *statusRange, *retryReason:
 		return object{{"type", []string{"integer", "string"}}, {"description", value.want()}}
+	case *Number:
+		return object{{"type", []string{"number", "string"}}, {"pattern", variable}}
 	case *Duration, *ByteRate:
 		return object{{"anyOf", []any{object{{"type", "string"}}, object{{"const", 0}}}}, {"description", value.want()}}
 	}
@@ -241,6 +243,8 @@ func defaultOf(v reflect.Value, f *field) (any, bool) {
 			return value.share, true
 		case *Rate:
 			return value.String(), value.Count > 0
+		case *Number:
+			return float64(*value), *value > 0
 		case scalarType, custom:
 			return nil, false
 		}

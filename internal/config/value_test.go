@@ -22,6 +22,7 @@ type valueOptions struct {
 	Prefix   config.Prefix                        `config:"prefix"`
 	Text     string                               `config:"text"`
 	Number   int                                  `config:"number"`
+	Factor   config.Number                        `config:"factor"`
 	Small    int32                                `config:"small"`
 	Flag     *bool                                `config:"flag"`
 	Names    []string                             `config:"names" enum:"a|b"`
@@ -57,6 +58,7 @@ func TestValues(t *testing.T) {
 	for text, want := range map[string]string{
 		"duration: 250ms": "250ms", "duration: 1h30m": "1h30m", "duration: 0": "0", "duration: 120s": "2m", "duration: 90m": "1h30m", "duration: 24h": "24h", "duration: 1.5s": "1.5s",
 		"size: 64KiB": "64KiB", "size: 10MB": "10MB", "size: 1000": "1kB", "size: 7": "7", "size: 0": "0", "size: 1.5KiB": "1536", "size: 2 GiB": "2GiB", "size: 5kB": "5kB", "size: 12B": "12",
+		"factor: 0.2": "0.2", "factor: 2": "2", "factor: 1e-3": "0.001", "factor: .5": "0.5", "factor: 0": "0", "factor: '${N}'": "5",
 		"bytes: 240B/s": "240B/s", "bytes: 1KiB/s": "1KiB/s", "bytes: 0": "0B/s",
 		"rate: 100/s": "100/s", "rate: 5000/m": "5000/m", "rate: 10/h": "10/h",
 		"percent: 20%": "20%", "percent: 0%": "0%", "percent: 100%": "100%", "percent: 0.5%": "0.5%",
@@ -69,7 +71,7 @@ func TestValues(t *testing.T) {
 			t.Errorf("%s: %v", text, problems)
 			continue
 		}
-		value := map[string]any{"duration": got.Duration, "size": got.Size, "bytes": got.Bytes, "rate": got.Rate, "percent": got.Percent, "prefix": got.Prefix, "number": got.Number}[key]
+		value := map[string]any{"duration": got.Duration, "size": got.Size, "bytes": got.Bytes, "rate": got.Rate, "percent": got.Percent, "prefix": got.Prefix, "number": got.Number, "factor": got.Factor}[key]
 		if said := fmt.Sprint(value); said != want {
 			t.Errorf("%s: got %s, want %s", text, said, want)
 		}
@@ -83,6 +85,7 @@ func TestBadValues(t *testing.T) {
 		"bytes: 240", "bytes: 240B", "bytes: -1B/s", "bytes: /s",
 		"rate: 100", "rate: /s", "rate: 0/s", "rate: -1/s", "rate: 1/d", "rate: 1.5/s", "rate: 1/s/s",
 		"percent: 20", "percent: -1%", "percent: 101%", "percent: '%'", "percent: NaN%", "percent: .inf%", "percent: 0x1p-2%",
+		"factor: x", "factor: -1", "factor: .inf", "factor: .nan", "factor: 1e400", "factor: 0x10", "factor: '0.2'", "factor: 20%", "factor: ''",
 		"prefix: x", "prefix: 10.0.0.1/8", "prefix: 10.0.0.0/33", "prefix: 'fe80::1%eth0'", "prefix: ''",
 		"number: 1.0", "number: 1e3", "number: '5'", "number: true", "number: 9223372036854775808", "small: 2147483648",
 		"flag: yes", "flag: 1", "flag: 'true'", "names: [c]", "names: [[a]]", "one: c", "one: [a]", "text: 5", "text: null", "text: {}", "inner: 5", "many: {}", "mapped: [1]", "mapped: {a: [x]}",
