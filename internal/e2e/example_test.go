@@ -26,6 +26,7 @@ func TestExamples(t *testing.T) {
 		"grpc":             exampleGRPC,
 		"resilience":       exampleResilience,
 		"canary":           exampleCanary,
+		"limits":           exampleLimits,
 		"tls":              exampleTLS,
 	}
 	folders, err := os.ReadDir("../../examples")
