@@ -61,20 +61,6 @@ type clientTLS struct {
 	Insecure   bool   `config:"insecure_skip_verify" doc:"true: whatever certificate is believed"`
 }
 
-type store struct {
-	located
-	Redis *redisStore `config:"redis" doc:"a Redis"`
-}
-
-type redisStore struct {
-	located
-	Address  string     `config:"address,required" doc:"host:port or unix:PATH"`
-	Username string     `config:"username" doc:"who to log in as"`
-	Password string     `config:"password" doc:"what to log in with"`
-	Database int        `config:"database" doc:"the number of the database"`
-	TLS      *clientTLS `config:"tls" doc:"how to speak TLS to it; {} is enough where the system trusts its authority" default:"none"`
-}
-
 // tls builds how a listener speaks TLS; nil: in cleartext.
 func (r *resolver) tls(l *listener) *model.ListenerTLS {
 	t := l.TLS
@@ -181,46 +167,6 @@ func (r *resolver) clientTLS(t *clientTLS) *model.ClientTLS {
 		r.out.warn(t.below("insecure_skip_verify"), "the other side's certificate is not verified: whoever is in between can read and change everything", "name its authority with ca")
 	}
 	return built
-}
-
-// storesOf builds the stores that a document defines.
-func (r *resolver) storesOf(d *document) {
-	for i := range d.Stores {
-		e := &d.Stores[i]
-		if r.stores[e.Key] != e.key || e.Value.broken || e.Value.src == nil {
-			continue
-		}
-		in := e.Value.Redis
-		if in == nil {
-			r.out.add(e.Value.place, fmt.Sprintf("the store %s does not say what it is", e.Key), "write redis: {address: HOST:6379}")
-			continue
-		}
-		address, f := parseAddress(in.src.Dir, in.Address)
-		switch {
-		case f != nil:
-			r.out.add(in.below("address"), "address "+f.message, f.hint)
-		case strings.HasPrefix(address, ":") || strings.HasSuffix(address, ":0"):
-			r.out.add(in.below("address"), fmt.Sprintf("address must be that of a Redis, with host and port, not %s", short(in.Address)), "write HOST:6379")
-		}
-		if in.Database < 0 {
-			r.out.add(in.below("database"), "database must not be negative", "")
-		}
-		r.gateway.Stores = append(r.gateway.Stores, &model.Store{Name: e.Key, Redis: model.RedisStore{
-			Address: address, Username: in.Username, Password: in.Password, Database: in.Database, TLS: r.clientTLS(in.TLS),
-		}})
-	}
-}
-
-// storeNamed checks that a store is defined.
-func (r *resolver) storeNamed(where place, name string) {
-	if _, ok := r.stores[name]; ok || r.incomplete {
-		return
-	}
-	hint := r.out.hint(name, r.storeNames)
-	if hint == "" {
-		hint = "define it under stores"
-	}
-	r.out.add(where, fmt.Sprintf("there is no store %s", short(name)), hint)
 }
 
 // protocols builds what clients may speak.

@@ -59,21 +59,6 @@ type ClientTLS struct {
 	Insecure   bool   // the other side's certificate is not verified
 }
 
-// Store is a database that instances share.
-type Store struct {
-	Name  string
-	Redis RedisStore
-}
-
-// RedisStore is where a Redis is.
-type RedisStore struct {
-	Address  string // host:port or unix:PATH
-	Username string
-	Password string
-	Database int
-	TLS      *ClientTLS // nil: none
-}
-
 // What endpoints speak.
 const (
 	UpstreamHTTP1 = "http1"

@@ -5,6 +5,8 @@ import (
 	"crypto/rand"
 	_ "embed" // the scripts
 	"log/slog"
+	"maps"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -30,8 +32,8 @@ const (
 //go:embed script/instances.lua
 var instancesText string
 
-// fleet is the instances that share a store, as one of them sees it: whether the store
-// answers, and how many instances there are. Requests ask the store only while it is
+// fleet is the instances that share a store, as one of them sees it: which of its
+// servers answer, and how many instances there are. Requests ask only those that are
 // well.
 type fleet struct {
 	store *store.Store
@@ -39,8 +41,12 @@ type fleet struct {
 	log   *slog.Logger
 	id    string
 
+	// down says that there is nobody to ask: the one server has failed, or a cluster
+	// tells of none.
 	down      atomic.Bool
-	failed    chan struct{} // has room for one: the store has failed
+	mu        sync.Mutex                        // of changes of ailing
+	ailing    atomic.Pointer[map[string]string] // servers that have failed, by Shard, with a key of theirs
+	failed    chan struct{}                     // has room for one: a server has failed
 	instances atomic.Int64
 	census    *redis.Script
 
@@ -56,6 +62,7 @@ func acquireFleet(set *lease.Set, m *model.Store, log *slog.Logger) *fleet {
 			failed: make(chan struct{}, 1), census: redis.NewScript(instancesText), done: make(chan struct{}),
 		}
 		f.instances.Store(1)
+		f.ailing.Store(&map[string]string{})
 		return f
 	})
 }
@@ -75,12 +82,12 @@ func (f *fleet) Release() { f.cancel() }
 func (f *fleet) run(ctx context.Context) {
 	defer close(f.done)
 	for ctx.Err() == nil {
+		f.count(ctx)
+		f.knock(ctx)
 		wait := beat
-		bound := time.Second
-		if f.down.Load() {
-			wait, bound = knock, patience // it is back once it can serve requests
+		if !f.answers() {
+			wait = knock
 		}
-		f.count(ctx, bound)
 		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
@@ -97,31 +104,131 @@ func (f *fleet) run(ctx context.Context) {
 const fleetKey = "sluice:{instances}"
 
 // count says that this instance is alive and takes how many are. It tells whether the
-// store is well.
-func (f *fleet) count(ctx context.Context, bound time.Duration) {
+// server that keeps them is well; one that has failed is back once it can serve
+// requests.
+func (f *fleet) count(ctx context.Context) {
+	bound := time.Second
+	if !f.answers() {
+		bound = patience
+	}
 	within, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
 	n, err := f.census.Run(within, f.store.Redis, []string{fleetKey}, f.id, alive.Milliseconds()).Int64()
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:
-		f.fail(err)
+		server, fault := f.store.Shard(within, fleetKey)
+		if fault != nil {
+			server, err = "", fault
+		}
+		f.fail(server, fleetKey, err)
 	default:
 		f.instances.Store(max(1, n))
-		if f.down.CompareAndSwap(true, false) {
-			f.log.Info("the store of rate limits answers again", "store", f.name, "instances", n)
+		f.heal("")
+	}
+}
+
+// knock asks the servers of a cluster that have failed whether they are back, each for
+// a key that it has failed with: that another server is well says nothing of it. By
+// then another one may have the key, as a replica that took over.
+func (f *fleet) knock(ctx context.Context) {
+	ailing := *f.ailing.Load()
+	if len(ailing) > 0 {
+		f.store.Refresh(ctx)
+	}
+	for server, key := range ailing {
+		if server != "" {
+			f.ask(ctx, server, key)
 		}
 	}
 }
 
-// fail notes that the store does not answer. It is told once for each outage.
-func (f *fleet) fail(err error) {
-	if !f.down.CompareAndSwap(false, true) {
+func (f *fleet) ask(ctx context.Context, server, key string) {
+	within, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	err := f.census.Run(within, f.store.Redis, []string{key + ":knock"}, f.id, alive.Milliseconds()).Err()
+	now, unknown := f.store.Shard(within, key)
+	switch {
+	case ctx.Err() != nil:
+	case err == nil:
+		f.heal(server)
+	case unknown == nil && now != server:
+		f.replace(server, now, key)
+	}
+}
+
+// server is the one that has a key. False: it is known not to answer, or cannot be
+// told, and the store has failed.
+func (f *fleet) server(ctx context.Context, key string) (server string, ok bool) {
+	if f.down.Load() {
+		return "", false
+	}
+	server, err := f.store.Shard(ctx, key)
+	if err != nil {
+		f.fail("", key, err)
+		return "", false
+	}
+	_, failed := (*f.ailing.Load())[server]
+	return server, !failed
+}
+
+// answers tells whether all servers do, as far as is known.
+func (f *fleet) answers() bool { return len(*f.ailing.Load()) == 0 }
+
+// fail notes that a server does not answer for a key. It is told once for each outage.
+func (f *fleet) fail(server, key string, err error) {
+	if !f.replace(server, server, key) {
 		return
 	}
-	f.log.Warn("the store of rate limits does not answer: limits do as on_store_failure says", "store", f.name, "error", err)
+	f.told(server).Warn("the store of rate limits does not answer: limits do as on_store_failure says", "error", err)
 	select {
 	case f.failed <- struct{}{}:
 	default:
 	}
+}
+
+// heal notes that a server answers.
+func (f *fleet) heal(server string) {
+	f.mu.Lock()
+	left := maps.Clone(*f.ailing.Load())
+	_, failed := left[server]
+	if failed {
+		delete(left, server)
+		f.set(left)
+	}
+	f.mu.Unlock()
+	if failed {
+		f.told(server).Info("the store of rate limits answers again", "instances", f.instances.Load())
+	}
+}
+
+// replace notes that a server has failed in place of another, which may be itself.
+// False: that was known.
+func (f *fleet) replace(before, server, key string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, known := (*f.ailing.Load())[server]; known && before == server {
+		return false
+	}
+	changed := maps.Clone(*f.ailing.Load())
+	delete(changed, before)
+	changed[server] = key
+	f.set(changed)
+	return true
+}
+
+// set takes what ails, whose map nobody changes any more; mu is held.
+func (f *fleet) set(ailing map[string]string) {
+	f.ailing.Store(&ailing)
+	_, down := ailing[""]
+	f.down.Store(down)
+}
+
+// told is the log of what happens to a server.
+func (f *fleet) told(server string) *slog.Logger {
+	log := f.log.With("store", f.name)
+	if server != "" {
+		log = log.With("server", server)
+	}
+	return log
 }

@@ -192,7 +192,7 @@ func (l *Limit) Store() (answers bool, instances int64, ok bool) {
 	if l.remote == nil {
 		return false, 0, false
 	}
-	return !l.remote.down.Load(), l.remote.instances.Load(), true
+	return l.remote.answers(), l.remote.instances.Load(), true
 }
 
 // Keys returns how many keys the limit knows something of by itself, and how many it

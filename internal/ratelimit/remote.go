@@ -22,20 +22,21 @@ type remote struct {
 var errAnswer = errors.New("a script has given no verdict")
 
 // take lets the store decide, once and within patience. It fails at once while the
-// store is known not to answer.
+// server of the key is known not to answer.
 func (r *remote) take(q *resilience.Quota, key, tier string, cost int64) (v resilience.Verdict, ok bool) {
-	if r.down.Load() {
-		return v, false
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	name := r.key(key, tier)
-	answer, err := r.script.Run(ctx, r.store.Redis, []string{name, name + ":sums"}, q.Count, q.Per.Microseconds(), q.Burst, cost).Int64Slice()
+	server, ok := r.server(ctx, name)
+	if !ok {
+		return v, false
+	}
+	answer, err := r.script.Run(ctx, r.store.Once, []string{name, name + ":sums"}, q.Count, q.Per.Microseconds(), q.Burst, cost).Int64Slice()
 	if err == nil && len(answer) != 4 {
 		err = errAnswer
 	}
 	if err != nil {
-		r.fail(err)
+		r.fail(server, name, err)
 		return v, false
 	}
 	micro := func(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
