@@ -17,6 +17,10 @@ type LimitStatus struct {
 	Running int `json:"running,omitempty"` // of all keys
 	Waiting int `json:"waiting,omitempty"`
 
+	// Adaptive is how many may wait for their responses now, of each key of a limit that
+	// finds out: of those with the most to do, so that it stays short.
+	Adaptive []AdaptiveStatus `json:"adaptive,omitempty"`
+
 	Store *LimitStoreStatus `json:"store,omitempty"` // nil: memory
 }
 
@@ -26,4 +30,13 @@ type LimitStoreStatus struct {
 	Answers   bool   `json:"answers"`
 	Instances int64  `json:"instances"` // as last known
 	OnFailure string `json:"on_failure"`
+}
+
+// AdaptiveStatus is what people see of a key of an adaptive concurrency limit.
+type AdaptiveStatus struct {
+	Key     string  `json:"key,omitempty"` // empty too where clients have a say in it
+	Limit   int     `json:"limit"`
+	Base    float64 `json:"base_ms"` // how long a response takes to begin without a queue; 0: not known yet
+	Running int     `json:"running"`
+	Waiting int     `json:"waiting"`
 }

@@ -60,6 +60,16 @@ routes: [{id: r, match: {path: /}, respond: {status: 200}, middleware: [` + chai
 	return result.Gateway, problems
 }
 
+// wantProblem wants a chain to be refused with a message, or to be well if that is empty.
+func wantProblem(t *testing.T, chain, want string) {
+	t.Helper()
+	gateway, problems := problemsOf(chain)
+	got := strings.Join(problems, "|")
+	if want == "" && (gateway == nil || got != "") || want != "" && !strings.Contains(got, ": "+want) {
+		t.Errorf("%s:\n got %s\nwant %s", chain, got, want)
+	}
+}
+
 // chain builds a chain in front of next. It ends with the test.
 func (b *bed) chain(chain string, next pipeline.Handler) pipeline.Handler {
 	b.t.Helper()

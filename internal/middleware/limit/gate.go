@@ -1,75 +1,151 @@
 package limit
 
 import (
-	"slices"
+	"container/list"
 	"sync"
+	"time"
+
+	"sluice/internal/resilience"
 )
 
-// gate lets a number of exchanges through at once. Others wait in a queue, first come
-// first served. How many may do either is for whoever comes to say, so that a reload
-// can change it. The zero value is free.
-type gate struct {
-	mu      sync.Mutex
-	running int
-	queue   []chan struct{} // of each who waits; closed when it has a place
+// rules say how many exchanges a gate lets through. They are never changed.
+type rules struct {
+	most  int // at once, to the last bytes of their responses
+	queue int // who may wait besides
+	// adaptive bounds how many there may be whose responses have not begun; nil: any
+	// number.
+	adaptive *resilience.GradientSettings
 }
 
-// enter takes a place: at once, then turn is nil, or when turn is closed. It fails where
-// there is no room in the queue either.
-func (g *gate) enter(most, queue int) (turn chan struct{}, ok bool) {
+// gate lets a number of exchanges through at once. Others wait in a queue, first come
+// first served. The rules are those of whoever came last, so that a reload can change
+// them. The zero value is free.
+type gate struct {
+	mu       sync.Mutex
+	rules    *rules
+	name     string               // for people; may be empty
+	gradient *resilience.Gradient // nil: not adaptive
+	running  int
+	awaiting int       // of them, those whose responses have not begun
+	queue    list.List // of *waiter
+}
+
+// waiter is an exchange in the queue.
+type waiter struct {
+	turn  chan struct{} // closed when it has a place
+	queue *list.Element // nil once it has
+}
+
+// enter takes a place: at once, then the waiter is nil, or when its turn is closed. It
+// fails where there is no room in the queue either.
+func (g *gate) enter(r *rules, name string) (w *waiter, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.serve(most)
+	g.adopt(r, name)
+	g.serve()
 	switch {
-	case g.running < most:
-		g.running++
+	case g.room():
+		g.take()
 		return nil, true
-	case len(g.queue) < queue:
-		turn = make(chan struct{})
-		g.queue = append(g.queue, turn)
-		return turn, true
+	case g.queue.Len() < r.queue:
+		w = &waiter{turn: make(chan struct{})}
+		w.queue = g.queue.PushBack(w)
+		return w, true
 	}
 	return nil, false
 }
 
-// leave gives a place back.
-func (g *gate) leave(most int) {
+// begun is told that the response of an exchange has begun, or that there is none, and
+// what that says of the destination's load.
+func (g *gate) begun(start, now time.Duration, outcome resilience.Outcome) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.running--
-	g.serve(most)
+	if g.gradient != nil {
+		g.gradient.Observe(start, now, g.awaiting, outcome)
+	}
+	g.awaiting--
+	g.serve()
+}
+
+// leave gives a place back.
+func (g *gate) leave(begun bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.release(begun)
 }
 
 // abandon gives up waiting, or the place where that has come meanwhile.
-func (g *gate) abandon(turn chan struct{}, most int) {
+func (g *gate) abandon(w *waiter) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if i := slices.Index(g.queue, turn); i >= 0 {
-		g.queue = slices.Delete(g.queue, i, i+1)
+	if w.queue != nil {
+		g.queue.Remove(w.queue)
 		return
 	}
-	g.running--
-	g.serve(most)
+	g.release(false)
 }
 
-// serve gives free places to those who wait. mu is held.
-func (g *gate) serve(most int) {
-	for g.running < most && len(g.queue) > 0 {
-		g.running++
-		close(g.queue[0])
-		g.queue = slices.Delete(g.queue, 0, 1)
+// What follows is called with mu held.
+
+// adopt takes up rules.
+func (g *gate) adopt(r *rules, name string) {
+	if g.rules == r {
+		return
+	}
+	g.rules, g.name = r, name
+	switch {
+	case r.adaptive == nil:
+		g.gradient = nil
+	case g.gradient == nil:
+		g.gradient = resilience.NewGradient(*r.adaptive)
+	default:
+		g.gradient.Adjust(*r.adaptive)
 	}
 }
 
-// idle tells whether nobody has a place, nor waits for one.
-func (g *gate) idle() bool {
-	running, waiting := g.load()
-	return running == 0 && waiting == 0
+func (g *gate) room() bool {
+	return g.running < g.rules.most && (g.gradient == nil || g.awaiting < g.gradient.Limit())
 }
 
-// load is how many have a place, and how many wait for one.
-func (g *gate) load() (running, waiting int) {
+func (g *gate) take() {
+	g.running++
+	g.awaiting++
+}
+
+func (g *gate) release(begun bool) {
+	g.running--
+	if !begun {
+		g.awaiting--
+	}
+	g.serve()
+}
+
+// serve gives free places to those who wait.
+func (g *gate) serve() {
+	for g.queue.Len() > 0 && g.room() {
+		g.take()
+		w := g.queue.Remove(g.queue.Front()).(*waiter) //nolint:forcetypeassert // nothing else is in it
+		w.queue = nil
+		close(w.turn)
+	}
+}
+
+// idle tells whether nobody has a place, nor waits for one, and nothing was learnt.
+func (g *gate) idle() bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.running, len(g.queue)
+	return g.running == 0 && g.queue.Len() == 0 && (g.gradient == nil || g.gradient.Fresh())
+}
+
+// stand is how a gate is, for people.
+type stand struct {
+	name             string
+	running, waiting int
+	gradient         *resilience.Gradient // nil: not adaptive
+}
+
+func (g *gate) stand() stand {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return stand{g.name, g.running, g.queue.Len(), g.gradient}
 }
