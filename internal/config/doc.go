@@ -56,6 +56,7 @@ type Kind struct {
 type Environment struct {
 	LookupEnv func(string) (string, bool)
 	ReadFile  func(string) ([]byte, error)
+	ReadList  func(string) ([]byte, error) // files that hold lists, as of keys
 	// Stat looks at the places of sockets and of the access log, for a check
 	// that serves nothing. nil: they are not looked at, since who serves finds
 	// out, and goes on with what it has where a directory went away meanwhile.
@@ -68,7 +69,7 @@ type Environment struct {
 }
 
 // WithDefaults puts the operating system's functions in where there is none: of
-// files ReadFile, with the bound of values.
+// files ReadFile and ReadList, with the bounds of values and lists.
 func (e Environment) WithDefaults() Environment {
 	if e.LookupEnv == nil {
 		e.LookupEnv = os.LookupEnv
@@ -81,6 +82,9 @@ func (e Environment) WithDefaults() Environment {
 	}
 	if e.ReadFile == nil {
 		e.ReadFile = func(name string) ([]byte, error) { return regularfile.Read(name, LargestValue) }
+	}
+	if e.ReadList == nil {
+		e.ReadList = func(name string) ([]byte, error) { return regularfile.Read(name, LargestList) }
 	}
 	return e
 }

@@ -8,9 +8,10 @@ import (
 )
 
 // The sizes of what is not read: 10,000 routes take 2 MiB, and a value is a
-// password, a key or a page.
+// password, a key or a page; a list has 100,000 keys or users.
 const (
 	LargestDocument = 32 << 20
+	LargestList     = 16 << 20
 	LargestValue    = 1 << 20
 )
 

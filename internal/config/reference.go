@@ -101,6 +101,8 @@ func (w *referenceWriter) structWithin(v reflect.Value) (value reflect.Value, su
 		case mapValue:
 			value, more, ok := w.structWithin(w.fresh(inner.mapValue()))
 			return value, ".NAME" + more, ok
+		case severalOf:
+			return w.structWithin(w.fresh(inner.severalOf()))
 		case custom, scalarType:
 			return v, "", false
 		}
@@ -135,6 +137,10 @@ func (w *referenceWriter) nameOf(v reflect.Value) string {
 		value := v.Addr().Interface()
 		if m, ok := value.(mapValue); ok {
 			return "mapping of names to " + plural(w.nameOf(w.fresh(m.mapValue())))
+		}
+		if m, ok := value.(severalOf); ok {
+			one := w.nameOf(w.fresh(m.severalOf()))
+			return one + ", or list of " + plural(one)
 		}
 		if name := formOf(value); name != "" {
 			return name
@@ -182,10 +188,14 @@ func formOf(value any) string {
 		return "address or range"
 	case *pathText:
 		return "path"
+	case namedFile:
+		return "path of a file"
 	case *weight:
 		return "whole number or percentage"
 	case *key, *LimitKey:
 		return "key"
+	case *RequiredClaims:
+		return "list of names, or mapping of names to values"
 	case *LimitKeys:
 		return "key, or list of keys"
 	case *StoreName:

@@ -111,6 +111,14 @@ func (w *schemaWriter) schema(v reflect.Value) object {
 		case *statuses:
 			one := w.schema(w.fresh(reflect.TypeFor[statusRange]()))
 			return object{{"anyOf", []any{one, object{{"type", "array"}, {"items", one}}}}}
+		case severalOf:
+			one := w.schema(w.fresh(value.severalOf()))
+			return object{{"anyOf", []any{one, object{{"type", "array"}, {"items", one}}}}}
+		case *RequiredClaims:
+			names := object{{"type", "array"}, {"items", object{{"type", "string"}}}}
+			return object{{"anyOf", []any{names, object{{"type", "object"}}}}, {"description", requiredClaimsWant}}
+		case namedFile:
+			return object{{"type", "string"}}
 		case mapValue:
 			return object{{"type", "object"}, {"additionalProperties", w.schema(w.fresh(value.mapValue()))}}
 		case scalarType:

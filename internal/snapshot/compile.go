@@ -99,14 +99,20 @@ func (in inputs) record(from config.Environment) config.Environment {
 			in["variable "+name] = fmt.Sprint(ok, " ", value)
 			return value, ok
 		},
-		ReadFile: func(path string) ([]byte, error) {
-			content, err := from.ReadFile(path)
-			in["file "+path] = string(content)
-			return content, err
-		},
-		Stat:    from.Stat, // what it finds is either good, or a problem
-		Inspect: from.Inspect,
-		Now:     from.Now,
+		ReadFile: in.reading(from.ReadFile),
+		ReadList: in.reading(from.ReadList),
+		Stat:     from.Stat, // what it finds is either good, or a problem
+		Inspect:  from.Inspect,
+		Now:      from.Now,
+	}
+}
+
+// reading returns a function that reads files by read, and notes what is in them.
+func (in inputs) reading(read func(string) ([]byte, error)) func(string) ([]byte, error) {
+	return func(path string) ([]byte, error) {
+		content, err := read(path)
+		in["file "+path] = string(content)
+		return content, err
 	}
 }
 
