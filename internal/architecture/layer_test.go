@@ -64,6 +64,7 @@ var table = map[string]place{
 	"cmd/sluice":        {layer: 7},
 
 	"internal/gatewaytest":  {test: true},
+	"internal/redistest":    {test: true},
 	"internal/e2e":          {test: true},
 	"internal/architecture": {test: true},
 }
