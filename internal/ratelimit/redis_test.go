@@ -4,9 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"log/slog"
-	"net"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -17,61 +14,9 @@ import (
 	"sluice/internal/lease"
 	"sluice/internal/model"
 	"sluice/internal/ratelimit"
+	"sluice/internal/redistest"
 	"sluice/internal/resilience"
 )
-
-// database is a Redis on a Unix socket.
-type database struct {
-	t      *testing.T
-	dir    string
-	server *exec.Cmd
-}
-
-func newDatabase(t *testing.T) *database {
-	t.Helper()
-	d := &database{t: t, dir: t.TempDir()}
-	d.start()
-	t.Cleanup(d.kill)
-	return d
-}
-
-func (d *database) socket() string { return filepath.Join(d.dir, "s") }
-
-func (d *database) start() {
-	d.t.Helper()
-	d.server = exec.Command("redis-server", "--port", "0", "--unixsocket", d.socket(), "--save", "", "--dir", d.dir)
-	if err := d.server.Start(); err != nil {
-		d.t.Fatal(err)
-	}
-	until(d.t, "redis-server answers", func() bool {
-		conn, err := net.Dial("unix", d.socket())
-		if err == nil {
-			_ = conn.Close()
-		}
-		return err == nil
-	})
-}
-
-func (d *database) kill() {
-	_ = d.server.Process.Kill()
-	_ = d.server.Wait()
-}
-
-func (d *database) signal(s syscall.Signal) {
-	d.t.Helper()
-	if err := d.server.Process.Signal(s); err != nil {
-		d.t.Fatal(err)
-	}
-}
-
-func until(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !condition(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain until %s", what)
-		}
-	}
-}
 
 // logged is a log that several goroutines write.
 type logged struct {
@@ -92,17 +37,30 @@ func (l *logged) count(text string) int {
 }
 
 // instance is a limit as one process has it.
-func (d *database) instance(s ratelimit.Settings, log *logged) *ratelimit.Limit {
-	d.t.Helper()
-	s.Store = &model.Store{Name: "main", Redis: model.RedisStore{Address: "unix:" + d.socket()}}
+func instance(t *testing.T, m model.RedisStore, s ratelimit.Settings, log *logged) *ratelimit.Limit {
+	t.Helper()
+	s.Store = &model.Store{Name: "main", Redis: m}
 	s.Log = slog.New(slog.NewTextHandler(log, nil))
 	set := new(lease.Registry).NewSet()
 	l := ratelimit.Acquire(set, &s)
 	if err := set.Commit(); err != nil {
-		d.t.Fatal(err)
+		t.Fatal(err)
 	}
-	d.t.Cleanup(set.Release)
+	t.Cleanup(set.Release)
 	return l
+}
+
+// database is a Redis alone.
+type database struct{ *redistest.Server }
+
+func newDatabase(t *testing.T) database {
+	t.Helper()
+	return database{redistest.Start(t)}
+}
+
+func (d database) instance(t *testing.T, s ratelimit.Settings, log *logged) *ratelimit.Limit {
+	t.Helper()
+	return instance(t, model.RedisStore{Address: d.Address}, s, log)
 }
 
 func common(strategy string, q resilience.Quota) ratelimit.Settings {
@@ -114,7 +72,7 @@ func common(strategy string, q resilience.Quota) ratelimit.Settings {
 // decided is the store's decision, however long the machine takes for it.
 func decided(t *testing.T, l *ratelimit.Limit, key string, cost int64) (d ratelimit.Decision) {
 	t.Helper()
-	until(t, "the store decides", func() bool { d = l.Take(nobody{}, key, "", cost); return !d.StoreFailed })
+	redistest.Until(t, "the store decides", func() bool { d = l.Take(nobody{}, key, "", cost); return !d.StoreFailed })
 	return d
 }
 
@@ -129,7 +87,7 @@ func TestInstances(t *testing.T) {
 				s := common(strategy.Name, quota(100, time.Hour, 100))
 				s.Identity = t.Name()
 				for i := range n {
-					l := d.instance(s, new(logged))
+					l := d.instance(t, s, new(logged))
 					group.Go(func() {
 						for range 150 * (i + 1) / n { // uneven
 							switch v := l.Take(nobody{}, "k", "", 1); {
@@ -156,7 +114,7 @@ func TestRateInRedis(t *testing.T) {
 	d := newDatabase(t)
 	type pass struct{ from, to time.Time }
 	run := func(strategy string, q resilience.Quota) (passes []pass, failed int) {
-		l := d.instance(common(strategy, q), new(logged))
+		l := d.instance(t, common(strategy, q), new(logged))
 		for begun := time.Now(); time.Since(begun) < 2500*time.Millisecond; {
 			from := time.Now()
 			switch v := l.Take(nobody{}, "k", "", 1); {
@@ -195,7 +153,7 @@ func TestScripts(t *testing.T) {
 				here := *settings(q)
 				here.Strategy = strategy.Name
 				set := new(lease.Registry).NewSet()
-				memory, redis := ratelimit.Acquire(set, &here), d.instance(s, new(logged))
+				memory, redis := ratelimit.Acquire(set, &here), d.instance(t, s, new(logged))
 				unit := q.Count / 10
 				for _, cost := range []int64{3 * unit, 1, unit, 4 * unit, 5 * unit, 2 * unit, unit} {
 					want, got := memory.Take(nobody{}, "k", "", cost), decided(t, redis, "k", cost)
@@ -219,14 +177,14 @@ func TestOtherNumbersInRedis(t *testing.T) {
 	for _, strategy := range ratelimit.Strategies() {
 		t.Run(strategy.Name, func(t *testing.T) {
 			few, many := common(strategy.Name, quota(10, time.Hour, 10)), common(strategy.Name, quota(100, time.Hour, 100))
-			decided(t, d.instance(few, new(logged)), "k", 5)
-			if v := decided(t, d.instance(many, new(logged)), "k", 60); v.Remaining != 50 {
+			decided(t, d.instance(t, few, new(logged)), "k", 5)
+			if v := decided(t, d.instance(t, many, new(logged)), "k", 60); v.Remaining != 50 {
 				t.Errorf("half of ten is %+v of a hundred", v)
 			}
 			few.Tiers = []ratelimit.Tier{{Name: "gold", Quota: quota(7, time.Hour, 7)}}
-			l := d.instance(few, new(logged))
+			l := d.instance(t, few, new(logged))
 			var v ratelimit.Decision
-			until(t, "the store decides", func() bool { v = l.Take(nobody{}, "k", "gold", 1); return !v.StoreFailed })
+			redistest.Until(t, "the store decides", func() bool { v = l.Take(nobody{}, "k", "gold", 1); return !v.StoreFailed })
 			if v.Remaining != 6 {
 				t.Errorf("in a tier: %+v", v)
 			}
@@ -245,16 +203,16 @@ func TestOutage(t *testing.T) {
 	window.OnFailure = ratelimit.FailLocal
 	allow := common(ratelimit.TokenBucket, q)
 	allow.Identity, allow.OnFailure = "allow", ratelimit.FailAllow
-	first, second := d.instance(local, log), d.instance(window, new(logged))
-	open, shut := d.instance(allow, new(logged)), d.instance(common(ratelimit.TokenBucket, q), new(logged))
+	first, second := d.instance(t, local, log), d.instance(t, window, new(logged))
+	open, shut := d.instance(t, allow, new(logged)), d.instance(t, common(ratelimit.TokenBucket, q), new(logged))
 	all := []*ratelimit.Limit{first, second, open, shut}
 	for _, l := range all {
 		decided(t, l, "k", 1)
-		until(t, "four instances are known", func() bool { _, n, _ := l.Store(); return n == 4 })
+		redistest.Until(t, "four instances are known", func() bool { _, n, _ := l.Store(); return n == 4 })
 	}
-	d.kill()
+	d.Kill()
 	for _, l := range all {
-		until(t, "the outage is noticed", func() bool { return l.Take(nobody{}, "other", "", 1).StoreFailed })
+		redistest.Until(t, "the outage is noticed", func() bool { return l.Take(nobody{}, "other", "", 1).StoreFailed })
 	}
 	if answers, n, ok := first.Store(); answers || n != 4 || !ok {
 		t.Errorf("it answers: %v, for %d instances, %v", answers, n, ok)
@@ -271,20 +229,20 @@ func TestOutage(t *testing.T) {
 	if n := log.count("does not answer"); n != 1 {
 		t.Errorf("the outage is told %d times", n)
 	}
-	d.start()
+	d.Restart()
 	for _, l := range all {
 		decided(t, l, "k", 1)
 	}
-	until(t, "the end is told", func() bool { return log.count("answers again") == 1 })
+	redistest.Until(t, "the end is told", func() bool { return log.count("answers again") == 1 })
 }
 
 // TestSilence of a store that has stopped holds nobody up.
 func TestSilence(t *testing.T) {
 	d := newDatabase(t)
 	s := common(ratelimit.TokenBucket, quota(1000, time.Hour, 1000))
-	l := d.instance(s, new(logged))
+	l := d.instance(t, s, new(logged))
 	decided(t, l, "k", 1)
-	d.signal(syscall.SIGSTOP)
+	d.Signal(syscall.SIGSTOP)
 	var longest time.Duration
 	for range 200 {
 		begun := time.Now()
@@ -296,6 +254,6 @@ func TestSilence(t *testing.T) {
 	if longest > 500*time.Millisecond { // 50 and what a busy machine takes
 		t.Errorf("a request waited for %v", longest)
 	}
-	d.signal(syscall.SIGCONT)
+	d.Signal(syscall.SIGCONT)
 	decided(t, l, "k", 1)
 }

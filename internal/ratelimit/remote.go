@@ -31,7 +31,7 @@ func (r *remote) take(q *resilience.Quota, key, tier string, cost int64) (v resi
 	if !ok {
 		return v, false
 	}
-	answer, err := r.script.Run(ctx, r.store.Once, []string{name, name + ":sums"}, q.Count, q.Per.Microseconds(), q.Burst, cost).Int64Slice()
+	answer, err := r.script.Run(ctx, r.store.Once, []string{name}, q.Count, q.Per.Microseconds(), q.Burst, cost).Int64Slice()
 	if err == nil && len(answer) != 4 {
 		err = errAnswer
 	}

@@ -1,8 +1,9 @@
--- A sliding window: a list of groups "TIME NUMBER", and a hash of their sum and of the
--- count that they are of. A group counts from its last time, so there is never too much
--- in a window. Returned as by a token bucket.
+-- A sliding window: a list of groups "TIME NUMBER", with their sum and the count that
+-- they are of in front, "SUM COUNT". It is one key, as a script with several cannot run
+-- while their slot moves to another server of a cluster. A group counts from its last
+-- time, so there is never too much in a window. Returned as by a token bucket.
 local count, per, cost, groups = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[4]), 127
-local list, sums = KEYS[1], KEYS[2]
+local list = KEYS[1]
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 local function group(text)
@@ -11,8 +12,9 @@ local function group(text)
 end
 local function text(at, n) return string.format('%.0f %.0f', at, n) end
 
-local held = redis.call('HMGET', sums, 'total', 'of')
-local total, of = tonumber(held[1] or 0), tonumber(held[2] or count)
+local total, of = 0, count
+local front = redis.call('LPOP', list)
+if front then total, of = group(front) end
 local last = redis.call('LINDEX', list, -1)
 if not last then
   total = 0
@@ -64,7 +66,6 @@ else
     if retry == per and left + cost <= count then retry = reset end
   end
 end
-redis.call('HSET', sums, 'total', string.format('%.0f', total), 'of', count)
+redis.call('LPUSH', list, text(total, count))
 redis.call('PEXPIRE', list, math.ceil(per / 1000) + 1000)
-redis.call('PEXPIRE', sums, math.ceil(per / 1000) + 1000)
 return {passes, math.max(0, count - total), reset, retry}
