@@ -8,8 +8,8 @@ func TestFind(t *testing.T) {
 		t.Error("a state that nobody made was found")
 	}
 	one := table.Get(spread(1), 0)
-	table.Get(spread(2), 0)
-	if table.Find(spread(1)) != one || table.Find(spread(2)) == one {
+	two := table.Get(spread(2), 0)
+	if table.Find(spread(1)) != one || one == two {
 		t.Error("another state was found")
 	}
 	table.Get(spread(3), 0) // the one that was not asked for again makes room
