@@ -12,7 +12,7 @@ type Event struct {
 	Kind     EventKind
 	Upstream string
 	Endpoint string // empty: the upstream as a whole
-	From, To string // states of a circuit breaker or of health
+	From, To string // states of a circuit breaker, of health or of a guard
 	Reason   string
 	Until    time.Time // of an ejection
 }
@@ -27,6 +27,7 @@ const (
 	Returned       EventKind = "returned"
 	BreakerChanged EventKind = "breaker"
 	DrainChanged   EventKind = "drain"
+	StanceChanged  EventKind = "stance" // of adaptive limits in front of the upstream
 
 	LookupFailed    EventKind = "lookup failed" // the endpoint is the name that is looked up
 	LookupRecovered EventKind = "lookup recovered"

@@ -16,8 +16,8 @@ import (
 	"sluice/internal/resilience"
 )
 
-// Group is an upstream as one snapshot has it. It is immutable; what is known of
-// the endpoints is shared with every snapshot that has an upstream of the same
+// Group is an upstream as one snapshot has it. It is immutable once it serves; what is
+// known of the endpoints is shared with every snapshot that has an upstream of the same
 // name, and with it the same endpoint, so that it outlives reloads. It is safe for
 // concurrent use.
 type Group struct {
@@ -28,6 +28,7 @@ type Group struct {
 	roster   *roster               // where the members are looked up; nil: they are written out
 	members  *atomic.Pointer[roll] // nil in it until they are known
 	view     atomic.Pointer[view]  // nil until the first look
+	guards   []*keptGuard          // what judges it for adaptive limits
 }
 
 // Connect makes the connections to endpoints, and starts nothing. What they hold

@@ -161,6 +161,7 @@ func (t *Turn) Answered(status int, now time.Time) {
 		_, t.outlying = slices.BinarySearch(outlier.FailureStatus, status)
 		t.group.judge(t.Endpoint, t.outlying, now)
 	}
+	t.guard(now, status >= 500)
 	t.measure(now)
 }
 
@@ -187,6 +188,7 @@ func (t *Turn) Failed(now time.Time) {
 	if t.group.Outlier != nil {
 		t.group.judge(t.Endpoint, true, now)
 	}
+	t.guard(now, true)
 	t.measure(now)
 }
 
