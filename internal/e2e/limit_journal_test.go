@@ -1,0 +1,166 @@
+package e2e
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"sluice/internal/model"
+	"sluice/internal/pipeline"
+)
+
+// visit is an exchange that came to limits. They decided between the two times.
+type visit struct {
+	user, path string
+	before     time.Time
+	after      time.Time // zero: it was refused
+}
+
+// journal notes when exchanges come to limits, and when they have passed: inside the
+// gateway, so that neither a client nor an endpoint that is slow changes the times.
+type journal struct {
+	mu     sync.Mutex
+	visits []*visit
+	open   map[*pipeline.Exchange]*visit
+}
+
+// kinds are two of middleware: enter stands before the limits, and pass behind them.
+func (j *journal) kinds() []pipeline.Kind {
+	j.open = map[*pipeline.Exchange]*visit{}
+	type none struct{}
+	kind := func(name string, note func(x *pipeline.Exchange), after func(x *pipeline.Exchange)) pipeline.Kind {
+		return pipeline.NewKind(name, func() *none { return &none{} }, func(*none, model.Report) none { return none{} },
+			func(*pipeline.Site, none) pipeline.Middleware {
+				return func(next pipeline.Handler) pipeline.Handler {
+					return pipeline.HandlerFunc(func(x *pipeline.Exchange) error {
+						note(x)
+						defer after(x)
+						return next.Serve(x)
+					})
+				}
+			})
+	}
+	return []pipeline.Kind{kind("enter", j.enter, j.leave), kind("pass", j.pass, func(*pipeline.Exchange) {})}
+}
+
+func (j *journal) enter(x *pipeline.Exchange) {
+	user, _ := x.Request.Fields.Find("X-User")
+	v := &visit{user: user, path: x.Request.Path}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	v.before = time.Now()
+	j.visits = append(j.visits, v)
+	j.open[x] = v
+}
+
+func (j *journal) pass(x *pipeline.Exchange) {
+	now := time.Now()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.open[x].after = now
+}
+
+func (j *journal) leave(x *pipeline.Exchange) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	delete(j.open, x)
+}
+
+// of are the visits of a user, in the order in which they came; of all, where it is
+// empty.
+func (j *journal) of(user string) (visits []visit) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, v := range j.visits {
+		if user == "" || v.user == user {
+			visits = append(visits, *v)
+		}
+	}
+	return visits
+}
+
+// passed is how many visits were let through, and in which time, at most, all decisions
+// were made.
+func passed(visits []visit) (n int, within time.Duration) {
+	for i := range visits {
+		if !visits[i].after.IsZero() {
+			n++
+			within = visits[i].after.Sub(visits[0].before)
+		}
+	}
+	return n, within
+}
+
+// tokens is a token bucket as a book has it. It knows nothing of how the gateway's works.
+type tokens struct {
+	rate, burst float64
+	level       float64
+	at          time.Time // zero: never used
+}
+
+func (b *tokens) take(now time.Time) bool {
+	if b.at.IsZero() {
+		b.level = b.burst
+	} else if now.After(b.at) {
+		b.level = min(b.burst, b.level+now.Sub(b.at).Seconds()*b.rate)
+	}
+	b.at = now
+	if b.level < 1 {
+		return false
+	}
+	b.level--
+	return true
+}
+
+// wantTokens holds what passed to a bucket: never more than that has, in the time that
+// it took; and within a hundredth what the bucket lets through of requests that come at
+// the times at which they came.
+func wantTokens(t *testing.T, visits []visit, rate, burst float64) {
+	t.Helper()
+	book, want := tokens{rate: rate, burst: burst}, 0
+	for i := range visits {
+		if book.take(visits[i].before) {
+			want++
+		}
+	}
+	got, within := passed(visits)
+	most := burst + rate*within.Seconds()
+	t.Logf("%d of %d passed in %v; a bucket of those times lets %d through, and never more than %.1f", got, len(visits), within.Round(time.Millisecond), want, most)
+	if float64(got) > most {
+		t.Errorf("%d passed in %v, which is more than %.1f", got, within, most)
+	}
+	if off := float64(got - want); max(off, -off) > max(2, float64(want)/100) {
+		t.Errorf("%d passed, want %d within 1%%", got, want)
+	}
+}
+
+// wantWindow fails where more than most have certainly passed within a window: they came
+// to the limit in it, and had passed before it ended.
+func wantWindow(t *testing.T, visits []visit, most int, window time.Duration) {
+	t.Helper()
+	visits = slices.DeleteFunc(slices.Clone(visits), func(v visit) bool { return v.after.IsZero() })
+	slices.SortFunc(visits, func(a, b visit) int { return cmp.Or(a.before.Compare(b.before), a.after.Compare(b.after)) })
+	fullest := 0
+	for i := range visits {
+		end := visits[i].before.Add(window)
+		inside := 0
+		for _, v := range visits[i:] {
+			if !v.before.Before(end) {
+				break
+			}
+			if v.after.Before(end) {
+				inside++
+			}
+		}
+		fullest = max(fullest, inside)
+	}
+	t.Logf("%d passed; in no window of %v more than %d", len(visits), window, fullest)
+	if fullest > most {
+		t.Errorf("%d passed within %v, want %d at most", fullest, window, most)
+	}
+	if fullest < most*9/10 {
+		t.Errorf("at most %d passed within %v: there was no load, or the limit is too strict", fullest, window)
+	}
+}
