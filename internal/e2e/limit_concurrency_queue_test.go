@@ -65,20 +65,20 @@ func (q *queued) stands(t *testing.T, running, waiting int) {
 	})
 }
 
-// visit is a client's request for a path.
-type visit struct {
+// guest is a client with a request for a path.
+type guest struct {
 	leave  context.CancelFunc
 	status chan int // 0: no answer came
 }
 
-func (q *queued) visit(t *testing.T, d *dialect, client transport, path string) *visit {
+func (q *queued) guest(t *testing.T, d *dialect, client transport, path string) *guest {
 	t.Helper()
 	ctx, leave := context.WithCancel(t.Context())
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, d.scheme+"://"+q.Addr(d.listener).String()+path, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := &visit{leave: leave, status: make(chan int, 1)}
+	v := &guest{leave: leave, status: make(chan int, 1)}
 	go func() {
 		defer leave()
 		response, err := client.RoundTrip(r)
@@ -101,10 +101,10 @@ func TestQueueLeft(t *testing.T) {
 		t.Run(d.name, func(t *testing.T) {
 			client := d.pool(t, q.polyglot)
 			defer hangUp(client)
-			visits := map[string]*visit{}
+			guests := map[string]*guest{}
 			come := func(path string, running, waiting int) {
 				t.Helper()
-				visits[path] = q.visit(t, &d, client, path)
+				guests[path] = q.guest(t, &d, client, path)
 				q.stands(t, running, waiting)
 			}
 			come("/first", 1, 0)
@@ -112,12 +112,12 @@ func TestQueueLeft(t *testing.T) {
 			come("/leaves", 1, 2)
 			come("/third", 1, 3)
 			come("/full", 1, 3)
-			if status := await(t, "the one too many", visits["/full"].status); status != http.StatusServiceUnavailable {
+			if status := await(t, "the one too many", guests["/full"].status); status != http.StatusServiceUnavailable {
 				t.Errorf("status %d where the queue is full", status)
 			}
-			visits["/leaves"].leave()
+			guests["/leaves"].leave()
 			q.stands(t, 1, 2)
-			if status := await(t, "the one who left", visits["/leaves"].status); status != 0 {
+			if status := await(t, "the one who left", guests["/leaves"].status); status != 0 {
 				t.Errorf("status %d for one who left", status)
 			}
 			come("/fourth", 1, 3)
@@ -126,7 +126,7 @@ func TestQueueLeft(t *testing.T) {
 					t.Errorf("%s reached the endpoint before %s", at, path)
 				}
 				q.answers <- struct{}{}
-				if status := await(t, path, visits[path].status); status != http.StatusOK {
+				if status := await(t, path, guests[path].status); status != http.StatusOK {
 					t.Errorf("status %d for %s", status, path)
 				}
 			}
@@ -144,19 +144,19 @@ func TestQueueLeftInTurn(t *testing.T) {
 			client := d.pool(t, q.polyglot)
 			defer hangUp(client)
 			before := q.reached.Load()
-			visits := make([]*visit, clients)
-			for i := range visits {
-				visits[i] = q.visit(t, &d, client, "/")
+			guests := make([]*guest, clients)
+			for i := range guests {
+				guests[i] = q.guest(t, &d, client, "/")
 			}
 			q.stands(t, places, clients-places)
 			// One answer is one turn, and half of the others leave meanwhile.
 			var leaving sync.WaitGroup
 			for i := range clients / 2 {
-				leaving.Go(visits[2*i].leave)
+				leaving.Go(guests[2*i].leave)
 				select {
 				case q.answers <- struct{}{}:
-				case v := <-visits[2*i].status:
-					visits[2*i].status <- v
+				case v := <-guests[2*i].status:
+					guests[2*i].status <- v
 				}
 			}
 			leaving.Wait()
@@ -170,7 +170,7 @@ func TestQueueLeftInTurn(t *testing.T) {
 					}
 				}
 			}()
-			for i, v := range visits {
+			for i, v := range guests {
 				status := await(t, "every client", v.status)
 				if i%2 == 1 && status != http.StatusOK {
 					t.Errorf("status %d for client %d, which has stayed", status, i)
