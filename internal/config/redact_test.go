@@ -22,6 +22,7 @@ func TestRedact(t *testing.T) {
 		"a short one":         {"admin: {token: a, name: a}\n", "admin: {token: REDACTED, name: a}\n"},
 		"like its key":        {"admin: {password: password}\n", "admin: {password: REDACTED}\n"},
 		"of sentinels":        {"{sentinel: {master: m, password: let-me-in}}\n", "{sentinel: {master: m, password: REDACTED}}\n"},
+		"of a password":       {"users: [{name: ann, hash: $2y$05$let-me-in}]\n", "users: [{name: ann, hash: REDACTED}]\n"},
 		"after other letters": {"{name: \"äöü\", token: let-me-in}\n", "{name: \"äöü\", token: REDACTED}\n"},
 		"an edit": {
 			"routes: [{middleware: [{headers: {request: {set: {authorization: Bearer let-me-in, X-A: b}, add: {Cookie: s=let-me-in}}}}]}]\n",

@@ -13,7 +13,7 @@ import (
 // secretNames are the keys, in lower case, whose values nobody is to read in a
 // document; so are those that contain one of secretParts.
 var (
-	secretNames = []string{"token", "private_key", "authorization", "proxy-authorization", "cookie", "set-cookie"}
+	secretNames = []string{"token", "hash", "private_key", "authorization", "proxy-authorization", "cookie", "set-cookie"}
 	secretParts = []string{"api-key", "api_key", "apikey", "-token", "_token", "secret", "password"}
 )
 

@@ -1,0 +1,74 @@
+package auth
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"sluice/internal/model"
+	"sluice/internal/pipeline"
+)
+
+// longestName bounds the names of consumers, tiers and groups: they go into logs and
+// fields.
+const longestName = 256
+
+// consumerOf is the principal that a credential leads to. What is wrong with its names
+// is reported by what is called key.
+func consumerOf(key, name, tier string, groups []string, report func(key, message, hint string)) *pipeline.Principal {
+	check := func(key, text string) {
+		switch {
+		case text == "":
+			report(key, key+" is empty", "write a name")
+		case unusable(text):
+			report(key, fmt.Sprintf("%s must be a name of at most %d bytes without control characters", key, longestName), "")
+		}
+	}
+	check(key, name)
+	if tier != "" {
+		check("tier", tier)
+	}
+	for i, group := range groups {
+		check("groups["+strconv.Itoa(i)+"]", group)
+	}
+	return &pipeline.Principal{Name: name, Tier: tier, Groups: groups}
+}
+
+// unusable tells of a name that is too long, or has what would end a line.
+func unusable(name string) bool {
+	return len(name) > longestName || strings.ContainsFunc(name, unicode.IsControl)
+}
+
+// entries goes through what options list and what a file of theirs does, and tells what
+// is wrong where it stands. options is the key of the list, file that of the file.
+type entries[T any] struct {
+	options string
+	listed  []T
+	file    string
+	filed   []T
+	where   func(i int) string // an item of the file
+}
+
+func (e *entries[T]) each(report model.Report, take func(entry *T, report func(key, message, hint string))) {
+	for i := range e.listed {
+		path := fmt.Sprintf("%s[%d]", e.options, i)
+		take(&e.listed[i], func(key, message, hint string) {
+			report(strings.TrimSuffix(path+"."+key, "."), message, hint)
+		})
+	}
+	for i := range e.filed {
+		take(&e.filed[i], func(_, message, hint string) {
+			report(e.file, e.where(i)+": "+message, hint)
+		})
+	}
+}
+
+// imprint is what tells tables apart by their content: settings have it in place of
+// the content, which is large, and nobody's business.
+func imprint(parts ...any) string {
+	sum := sha256.Sum256([]byte(model.Text(parts)))
+	return hex.EncodeToString(sum[:])
+}

@@ -1,0 +1,184 @@
+package auth
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"errors"
+	"runtime"
+	"sync"
+	"time"
+
+	"golang.org/x/crypto/bcrypt"
+
+	"sluice/internal/lease"
+	"sluice/internal/pipeline"
+)
+
+const (
+	// mostVerified is how many passwords are remembered that were right.
+	mostVerified = 20_000
+	// mostWaiting is how many checks may wait for a processor, and patience how long.
+	// What is more cannot be told in time.
+	mostWaiting = 256
+	patience    = 5 * time.Second
+)
+
+// passwords checks passwords. That takes long on purpose, so those that were right are
+// remembered, by a digest that means nothing outside of this process; and only some of
+// the processors ever check, so that guesses cannot take the gateway down. All
+// basic_auth share it, over reloads: what it knows is of a hash and a password, so that
+// it knows nothing of a hash that has changed.
+type passwords struct {
+	secret [sha256.Size]byte
+	slots  chan struct{} // has as many as may check at once
+
+	mu      sync.Mutex
+	waiting int
+	// Two generations of what was right: where the younger one is full, the older one
+	// is forgotten.
+	young, old map[imprinted]struct{}
+	running    map[imprinted]*check
+}
+
+// imprinted stands for a hash with a password.
+type imprinted [sha256.Size]byte
+
+// check is one that somebody makes, and that others wait for.
+type check struct {
+	done chan struct{}
+	made bool // false: it was given up
+	good bool
+}
+
+func acquirePasswords(set *lease.Set) *passwords {
+	return lease.Acquire(set, "passwords", func() *passwords { return newPasswords(max(1, runtime.GOMAXPROCS(0)/2)) })
+}
+
+func newPasswords(atOnce int) *passwords {
+	p := &passwords{slots: make(chan struct{}, atOnce), young: map[imprinted]struct{}{}, running: map[imprinted]*check{}}
+	_, _ = rand.Read(p.secret[:]) // it never fails
+	return p
+}
+
+var (
+	errPatience = errors.New("too many passwords wait to be checked")
+	errNoHash   = errors.New("a hash cannot be read")
+)
+
+// check tells whether a password is that of a hash. It fails with 503 auth_unavailable
+// where there is too much to check, and where the client has left.
+func (p *passwords) check(x *pipeline.Exchange, hash, password string) (good bool, err error) {
+	id := p.imprint(hash, password)
+	if p.known(id) {
+		return true, nil
+	}
+	x.Wait(func() { good, err = p.decide(x.Context(), id, hash, password) })
+	return good, err
+}
+
+func (p *passwords) imprint(hash, password string) (id imprinted) {
+	mac := hmac.New(sha256.New, p.secret[:])
+	mac.Write([]byte(hash))
+	mac.Write([]byte{0})
+	mac.Write([]byte(password))
+	mac.Sum(id[:0])
+	return id
+}
+
+func (p *passwords) known(id imprinted) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.remembered(id)
+}
+
+// remembered is called with mu held.
+func (p *passwords) remembered(id imprinted) bool {
+	if _, ok := p.young[id]; ok {
+		return true
+	}
+	if _, ok := p.old[id]; ok {
+		p.remember(id)
+		return true
+	}
+	return false
+}
+
+// remember is called with mu held.
+func (p *passwords) remember(id imprinted) {
+	if len(p.young) >= mostVerified/2 {
+		p.young, p.old = map[imprinted]struct{}{}, p.young
+	}
+	p.young[id] = struct{}{}
+}
+
+// decide makes a check, or waits for who makes the same one.
+func (p *passwords) decide(ctx context.Context, id imprinted, hash, password string) (bool, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, pipeline.NewError(pipeline.AuthUnavailable, errPatience))
+	defer cancel()
+	for {
+		c, mine, err := p.join(id)
+		switch {
+		case err != nil:
+			return false, err
+		case c == nil:
+			return true, nil
+		case mine:
+			return p.make(ctx, c, id, hash, password)
+		}
+		select {
+		case <-c.done:
+			if c.made {
+				return c.good, nil
+			}
+		case <-ctx.Done():
+			return false, context.Cause(ctx)
+		}
+	}
+}
+
+// join returns the check that is to be waited for, or a new one, which is the caller's
+// to make; nil where the password is known to be right.
+func (p *passwords) join(id imprinted) (c *check, mine bool, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.remembered(id) {
+		return nil, false, nil
+	}
+	if c = p.running[id]; c != nil {
+		return c, false, nil
+	}
+	if p.waiting >= mostWaiting {
+		return nil, false, pipeline.NewError(pipeline.AuthUnavailable, errPatience)
+	}
+	p.waiting++
+	c = &check{done: make(chan struct{})}
+	p.running[id] = c
+	return c, true, nil
+}
+
+// make makes a check once a processor may.
+func (p *passwords) make(ctx context.Context, c *check, id imprinted, hash, password string) (bool, error) {
+	var failure error
+	select {
+	case p.slots <- struct{}{}:
+		err := bcrypt.CompareHashAndPassword([]byte(hash), []byte(password))
+		<-p.slots
+		c.made, c.good = true, err == nil
+		if err != nil && !errors.Is(err, bcrypt.ErrMismatchedHashAndPassword) {
+			failure = pipeline.NewError(pipeline.Internal, errNoHash)
+		}
+	case <-ctx.Done():
+		failure = context.Cause(ctx)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.waiting--
+	delete(p.running, id)
+	if c.good {
+		p.remember(id)
+	}
+	close(c.done)
+	return c.good, failure
+}

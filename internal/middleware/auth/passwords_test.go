@@ -1,0 +1,190 @@
+package auth
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"sluice/internal/message"
+	"sluice/internal/model"
+	"sluice/internal/pipeline"
+)
+
+func until(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !condition(); runtime.Gosched() {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain until %s", what)
+		}
+	}
+}
+
+func (p *passwords) counts() (waiting, running, verified int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.waiting, len(p.running), len(p.young) + len(p.old)
+}
+
+// TestVerifiedNeedNoProcessor: what was right is told at once, while nobody may check.
+func TestVerifiedNeedNoProcessor(t *testing.T) {
+	p, hash := newPasswords(1), bcrypted(t, "right")
+	for password, want := range map[string]bool{"right": true, "wrong": false} {
+		if good, err := p.check(exchange(t, request("/")), hash, password); good != want || err != nil {
+			t.Errorf("%s: %v, %v", password, good, err)
+		}
+	}
+	p.slots <- struct{}{}
+	if good, err := p.check(exchange(t, request("/")), hash, "right"); !good || err != nil {
+		t.Errorf("%v, %v", good, err)
+	}
+	if _, _, verified := p.counts(); verified != 1 {
+		t.Errorf("%d are remembered: wrong ones, too", verified)
+	}
+}
+
+// TestOneCheck: many who come with the same password at once cost one check.
+func TestOneCheck(t *testing.T) {
+	p, hash := newPasswords(1), bcrypted(t, "right")
+	p.slots <- struct{}{}
+	const clients = 50
+	var arrived sync.WaitGroup
+	var done sync.WaitGroup
+	arrived.Add(clients)
+	for range clients {
+		done.Go(func() {
+			x := exchange(t, request("/"))
+			arrived.Done()
+			if good, err := p.check(x, hash, "right"); !good || err != nil {
+				t.Errorf("%v, %v", good, err)
+			}
+		})
+	}
+	arrived.Wait()
+	until(t, "somebody checks", func() bool { waiting, _, _ := p.counts(); return waiting > 0 })
+	if waiting, running, _ := p.counts(); waiting != 1 || running != 1 {
+		t.Errorf("%d check, %d are known", waiting, running)
+	}
+	<-p.slots
+	done.Wait()
+	if waiting, running, verified := p.counts(); waiting != 0 || running != 0 || verified != 1 {
+		t.Errorf("%d, %d, %d are left", waiting, running, verified)
+	}
+}
+
+// TestFlood: checks that nobody has time for are refused, and do not pile up.
+func TestFlood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, hash := newPasswords(1), bcrypted(t, "right")
+		p.slots <- struct{}{}
+		start := time.Now()
+		var done sync.WaitGroup
+		for i := range mostWaiting {
+			done.Go(func() {
+				_, err := p.check(exchange(t, request("/")), hash, fmt.Sprint("guess ", i))
+				if e := pipeline.AsError(err); e == nil || e.Word != pipeline.AuthUnavailable || time.Since(start) != patience {
+					t.Errorf("after %v: %v", time.Since(start), err)
+				}
+			})
+		}
+		synctest.Wait()
+		_, err := p.check(exchange(t, request("/")), hash, "one more")
+		if e := pipeline.AsError(err); e == nil || e.Word != pipeline.AuthUnavailable || time.Since(start) != 0 {
+			t.Errorf("one more: after %v: %v", time.Since(start), err)
+		}
+		done.Wait()
+		<-p.slots
+		if good, err := p.check(exchange(t, request("/")), hash, "right"); !good || err != nil {
+			t.Errorf("after the flood: %v, %v", good, err)
+		}
+	})
+}
+
+// TestLeaver: where the client leaves whose check others wait for, one of them makes it.
+func TestLeaver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, hash := newPasswords(1), bcrypted(t, "right")
+		p.slots <- struct{}{}
+		ctx, leave := context.WithCancelCause(t.Context())
+		var done sync.WaitGroup
+		done.Go(func() {
+			x := pipeline.NewExchange(ctx, &message.Request{}, &model.Listener{}, netip.AddrPort{}, time.Now())
+			_, err := p.check(x, hash, "right")
+			if e := pipeline.AsError(err); e == nil || e.Word != pipeline.ClientClosed {
+				t.Errorf("who left got %v", err)
+			}
+		})
+		synctest.Wait()
+		for range 3 {
+			done.Go(func() {
+				if good, err := p.check(exchange(t, request("/")), hash, "right"); !good || err != nil {
+					t.Errorf("who stayed got %v, %v", good, err)
+				}
+			})
+		}
+		synctest.Wait()
+		leave(pipeline.ErrClientGone)
+		synctest.Wait()
+		if waiting, running, _ := p.counts(); waiting != 1 || running != 1 {
+			t.Errorf("%d check, %d are known", waiting, running)
+		}
+		<-p.slots
+		done.Wait()
+	})
+}
+
+// TestWhoWaitsForACheckMayLeave, too.
+func TestWhoWaitsForACheckMayLeave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, hash := newPasswords(1), bcrypted(t, "right")
+		p.slots <- struct{}{}
+		var done sync.WaitGroup
+		done.Go(func() {
+			if good, err := p.check(exchange(t, request("/")), hash, "right"); !good || err != nil {
+				t.Errorf("%v, %v", good, err)
+			}
+		})
+		synctest.Wait()
+		ctx, leave := context.WithCancelCause(t.Context())
+		leave(pipeline.ErrClientGone)
+		x := pipeline.NewExchange(ctx, &message.Request{}, &model.Listener{}, netip.AddrPort{}, time.Now())
+		_, err := p.check(x, hash, "right")
+		if e := pipeline.AsError(err); e == nil || e.Word != pipeline.ClientClosed {
+			t.Errorf("who left got %v", err)
+		}
+		<-p.slots
+		done.Wait()
+	})
+}
+
+func TestVerifiedAreBounded(t *testing.T) {
+	p := newPasswords(1)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	kept := p.imprint("hash", "kept")
+	for i := range 5 * mostVerified {
+		p.remember(p.imprint("hash", fmt.Sprint(i)))
+		if i%1000 == 0 {
+			if i == 0 {
+				p.remember(kept)
+			}
+			if !p.remembered(kept) {
+				t.Fatalf("one that is asked for is forgotten after %d", i)
+			}
+		}
+		if len(p.young)+len(p.old) > mostVerified {
+			t.Fatalf("%d are remembered", len(p.young)+len(p.old))
+		}
+	}
+}
+
+func TestHashThatCannotBeRead(t *testing.T) {
+	_, err := newPasswords(1).check(exchange(t, request("/")), "$2a$", "p")
+	if e := pipeline.AsError(err); e == nil || e.Word != pipeline.Internal {
+		t.Error(err)
+	}
+}
