@@ -38,10 +38,12 @@ var table = map[string]place{
 	"internal/telemetry":   {layer: 1},
 	"internal/certificate": {layer: 1},
 	"internal/discovery":   {layer: 1},
+	"internal/token":       {layer: 1},
 	"internal/store":       {layer: 2},
 	"internal/regularfile": {layer: 0},
 
 	"internal/acme":          {layer: 2},
+	"internal/keyset":        {layer: 2},
 	"internal/ratelimit":     {layer: 2, over: "internal/store"},
 	"internal/server":        {layer: 2},
 	"internal/transport":     {layer: 2},
@@ -114,9 +116,9 @@ func importsPointDown(p *pkg, report func(token.Pos, string)) {
 
 // knowHTTP are the packages that may know net/http: the two adapters, the
 // HTTP/2 connection that serves one of them by http.Handler, acme, whose library
-// asks a directory by an http.Client, the admin API, and the commands that talk
-// to it. All others know internal/message.
-var knowHTTP = map[string]bool{"internal/acme": true, "internal/h2": true, "internal/server": true, "internal/transport": true, "internal/admin": true, "cmd/sluice": true}
+// asks a directory by an http.Client, keyset, which asks issuers by one, the admin API,
+// and the commands that talk to it. All others know internal/message.
+var knowHTTP = map[string]bool{"internal/acme": true, "internal/h2": true, "internal/keyset": true, "internal/server": true, "internal/transport": true, "internal/admin": true, "cmd/sluice": true}
 
 func netHTTPStaysAtTheBorder(p *pkg, report func(token.Pos, string)) {
 	if knowHTTP[p.path] || table[p.path].test {

@@ -1,0 +1,153 @@
+package token
+
+import (
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rsa"
+	"encoding/asn1"
+	"errors"
+	"math/big"
+	"slices"
+
+	"github.com/emmansun/gmsm/sm2"
+	"github.com/go-jose/go-jose/v4"
+)
+
+// SM2 is the algorithm of GM/T 0003: SM2 signatures over SM3, by the identity
+// 1234567812345678 (GM/T 0009), as r and s of 32 bytes each, as ES256 has them. JWA has
+// no name for it; SGD_SM3_SM2, as GM/T 0006 calls it, is understood as well.
+const (
+	SM2    = "SM2"
+	sm2Too = "SGD_SM3_SM2"
+)
+
+// family is what algorithms need of a key.
+type family int
+
+const (
+	familySecret family = iota
+	familyRSA
+	familyP256
+	familyP384
+	familyP521
+	familyEd25519
+	familySM2
+)
+
+// algorithm is one that tokens may be signed with.
+type algorithm struct {
+	name   string
+	family family
+	bytes  int // of a secret, at least: those of the hash (RFC 7518 3.2)
+}
+
+// algorithms are all that there are. none is not among them.
+var algorithms = []algorithm{
+	{"HS256", familySecret, 32},
+	{"HS384", familySecret, 48},
+	{"HS512", familySecret, 64},
+	{"RS256", familyRSA, 0},
+	{"RS384", familyRSA, 0},
+	{"RS512", familyRSA, 0},
+	{"PS256", familyRSA, 0},
+	{"PS384", familyRSA, 0},
+	{"PS512", familyRSA, 0},
+	{"ES256", familyP256, 0},
+	{"ES384", familyP384, 0},
+	{"ES512", familyP521, 0},
+	{"EdDSA", familyEd25519, 0},
+	{SM2, familySM2, 0},
+	{sm2Too, familySM2, 0},
+}
+
+// Algorithms are the names of all algorithms, as headers have them.
+func Algorithms() []string {
+	names := make([]string, len(algorithms))
+	for i := range algorithms {
+		names[i] = algorithms[i].name
+	}
+	return names
+}
+
+func algorithmNamed(name string) (algorithm, bool) {
+	at := slices.IndexFunc(algorithms, func(a algorithm) bool { return a.name == name })
+	if at < 0 {
+		return algorithm{}, false
+	}
+	return algorithms[at], true
+}
+
+// shortestRSA is how many bits a key of RSA has at least (RFC 7518 3.3); longestRSA is
+// more than anybody uses, and bounds what a check costs.
+const (
+	shortestRSA = 2048
+	longestRSA  = 8192
+)
+
+var (
+	errKeyKind = errors.New("is of a kind that no algorithm uses; RSA, EC on P-256, P-384 or P-521, Ed25519 and SM2 are")
+	errRSA     = errors.New("is RSA of fewer than 2048 or more than 8192 bits")
+	errSecret  = errors.New("is a secret of fewer than 32 bytes, which is too short for HS256")
+)
+
+// familyOf returns what a key can be used for. Its errors say what a key "is".
+func familyOf(material any) (family, error) {
+	switch key := material.(type) {
+	case []byte:
+		if len(key) < algorithms[0].bytes {
+			return 0, errSecret
+		}
+		return familySecret, nil
+	case *rsa.PublicKey:
+		if bits := key.N.BitLen(); bits < shortestRSA || bits > longestRSA {
+			return 0, errRSA
+		}
+		return familyRSA, nil
+	case ed25519.PublicKey:
+		return familyEd25519, nil
+	case *ecdsa.PublicKey:
+		switch key.Curve {
+		case elliptic.P256():
+			return familyP256, nil
+		case elliptic.P384():
+			return familyP384, nil
+		case elliptic.P521():
+			return familyP521, nil
+		case sm2.P256():
+			return familySM2, nil
+		}
+	}
+	return 0, errKeyKind
+}
+
+// josed is every algorithm as go-jose calls it.
+var josed = func() (list []jose.SignatureAlgorithm) {
+	for _, a := range algorithms {
+		list = append(list, jose.SignatureAlgorithm(a.name))
+	}
+	return list
+}()
+
+// sm2Verifier checks signatures of SM2 for go-jose, which does not know it.
+type sm2Verifier struct{ key *ecdsa.PublicKey }
+
+var errSM2 = errors.New("the signature is not that of SM2")
+
+// VerifyPayload is jose.OpaqueVerifier's.
+func (v sm2Verifier) VerifyPayload(payload, signature []byte, _ jose.SignatureAlgorithm) error {
+	const half = 32
+	if len(signature) != 2*half {
+		return errSM2
+	}
+	encoded, err := asn1.Marshal(struct{ R, S *big.Int }{new(big.Int).SetBytes(signature[:half]), new(big.Int).SetBytes(signature[half:])})
+	if err != nil || !sm2.VerifyASN1WithSM2(v.key, nil, payload, encoded) {
+		return errSM2
+	}
+	return nil
+}
+
+func (k *Key) sm2() (*ecdsa.PublicKey, bool) {
+	public, ok := k.material.(*ecdsa.PublicKey)
+	return public, ok && k.family == familySM2
+}

@@ -1,0 +1,174 @@
+package token
+
+import (
+	"crypto/ecdsa"
+	"encoding/base64"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"math/big"
+	"slices"
+	"strings"
+
+	"github.com/emmansun/gmsm/sm2"
+	"github.com/emmansun/gmsm/smx509"
+	"github.com/go-jose/go-jose/v4"
+)
+
+// mostKeys bounds the keys of a document.
+const mostKeys = 200
+
+// Document is what a JWK set (RFC 7517 5) holds.
+type Document struct {
+	Set *Set
+	// Unused says of each key that was left out why, by its place in the list.
+	Unused []string
+}
+
+var errDocument = errors.New("is no JWK set: a JSON object with a list of keys")
+
+// ReadDocument reads a JWK set. Keys that cannot be used are left out, as RFC 7517 5 asks
+// for. Secrets are taken only from where they are not published.
+func ReadDocument(data []byte, secrets bool) (*Document, error) {
+	var document struct {
+		Keys *[]json.RawMessage `json:"keys"`
+	}
+	if err := json.Unmarshal(data, &document); err != nil || document.Keys == nil {
+		return nil, errDocument
+	}
+	if len(*document.Keys) > mostKeys {
+		return nil, fmt.Errorf("has %d keys, and %d are the most", len(*document.Keys), mostKeys)
+	}
+	out := &Document{}
+	var keys []*Key
+	for i, raw := range *document.Keys {
+		k, err := readJWK(raw, secrets)
+		if err != nil {
+			out.Unused = append(out.Unused, fmt.Sprintf("keys[%d] %v", i, err))
+			continue
+		}
+		keys = append(keys, k)
+	}
+	out.Set = NewSet(keys...)
+	return out, nil
+}
+
+// jwk is what of a JWK go-jose does not look at, or does not know.
+type jwk struct {
+	Kty    string    `json:"kty"`
+	Crv    string    `json:"crv"`
+	Kid    string    `json:"kid"`
+	Alg    string    `json:"alg"`
+	Use    *string   `json:"use"`
+	KeyOps *[]string `json:"key_ops"`
+	X      string    `json:"x"`
+	Y      string    `json:"y"`
+	D      string    `json:"d"`
+}
+
+// readJWK reads one key. Its errors say what the key "is" or "has".
+func readJWK(raw []byte, secrets bool) (*Key, error) {
+	var seen jwk
+	if err := json.Unmarshal(raw, &seen); err != nil {
+		return nil, errors.New("is no JWK")
+	}
+	_, known := algorithmNamed(seen.Alg)
+	switch {
+	case seen.Use != nil && *seen.Use != "sig":
+		return nil, errors.New("is not for signatures, by its use")
+	case seen.KeyOps != nil && !slices.Contains(*seen.KeyOps, "verify"):
+		return nil, errors.New("is not for the verification of signatures, by its key_ops")
+	case seen.Alg != "" && !known:
+		return nil, errors.New("is for an algorithm that is not supported")
+	case seen.Kty == "oct" && !secrets:
+		return nil, errPublished
+	case seen.D != "":
+		return nil, errors.New("has its private part in it, which must not be published")
+	case seen.Kty == "EC" && slices.Contains([]string{SM2, "sm2p256v1"}, seen.Crv):
+		public, err := seen.sm2()
+		if err != nil {
+			return nil, err
+		}
+		return newKey(seen.Kid, seen.Alg, public)
+	}
+	var key jose.JSONWebKey
+	if err := key.UnmarshalJSON(raw); err != nil {
+		return nil, errors.New("cannot be used: " + strings.TrimPrefix(err.Error(), "go-jose/go-jose: "))
+	}
+	if _, secret := key.Key.([]byte); secret && !secrets { // names of members may differ by case alone
+		return nil, errPublished
+	}
+	return newKey(seen.Kid, seen.Alg, key.Key)
+}
+
+var errPublished = errors.New("is a secret, which must not be published")
+
+// sm2 is a public key on the curve of SM2.
+func (k *jwk) sm2() (*ecdsa.PublicKey, error) {
+	const size = 32
+	x, errX := base64.RawURLEncoding.Strict().DecodeString(k.X)
+	y, errY := base64.RawURLEncoding.Strict().DecodeString(k.Y)
+	if errX != nil || errY != nil || len(x) != size || len(y) != size {
+		return nil, errors.New("has no x and y of 32 bytes in base64url")
+	}
+	public := &ecdsa.PublicKey{Curve: sm2.P256(), X: new(big.Int).SetBytes(x), Y: new(big.Int).SetBytes(y)}
+	if !public.IsOnCurve(public.X, public.Y) {
+		return nil, errors.New("is no point on its curve")
+	}
+	return public, nil
+}
+
+// PublicKeys reads PEM: public keys, also in certificates, of which nothing else is
+// looked at. Its errors are clauses about the text: "has …", "is …".
+func PublicKeys(text string) (*Set, error) {
+	if !strings.Contains(text, "-----BEGIN ") {
+		return nil, errors.New(`is no PEM, which begins with "-----BEGIN PUBLIC KEY-----"`)
+	}
+	var keys []*Key
+	for rest := []byte(text); ; {
+		var block *pem.Block
+		if block, rest = pem.Decode(rest); block == nil {
+			break
+		}
+		public, err := publicKey(block)
+		if err != nil {
+			return nil, err
+		}
+		k, err := newKey("", "", public)
+		if err != nil {
+			return nil, fmt.Errorf("has a key that %w", err)
+		}
+		keys = append(keys, k)
+	}
+	if len(keys) == 0 || len(keys) < strings.Count(text, "-----BEGIN ") {
+		return nil, errors.New("has a PEM block that is broken or has no end")
+	}
+	if len(keys) > mostKeys {
+		return nil, fmt.Errorf("has %d keys, and %d are the most", len(keys), mostKeys)
+	}
+	return NewSet(keys...), nil
+}
+
+func publicKey(block *pem.Block) (public any, err error) {
+	switch block.Type {
+	case "PUBLIC KEY":
+		public, err = smx509.ParsePKIXPublicKey(block.Bytes)
+	case "RSA PUBLIC KEY":
+		public, err = smx509.ParsePKCS1PublicKey(block.Bytes)
+	case "CERTIFICATE":
+		var c *smx509.Certificate
+		if c, err = smx509.ParseCertificate(block.Bytes); err == nil {
+			public = c.PublicKey
+		}
+	default:
+		if strings.HasSuffix(block.Type, "PRIVATE KEY") {
+			return nil, errors.New("has a private key, and the public one is enough: openssl pkey -pubout")
+		}
+		return nil, fmt.Errorf("has a %.40q where a public key is expected", block.Type)
+	}
+	if err != nil {
+		return nil, errors.New("has a key that cannot be read: " + strings.TrimPrefix(err.Error(), "x509: "))
+	}
+	return public, nil
+}
