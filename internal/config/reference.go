@@ -206,8 +206,10 @@ func formOf(value any) string {
 		return "word or status"
 	case *endpoint:
 		return "URL, or mapping"
-	case *condition:
+	case *condition, *TextOrRegex:
 		return "text, or mapping"
+	case *WholeRegex:
+		return "regular expression"
 	}
 	return ""
 }
