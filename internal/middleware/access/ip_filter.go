@@ -1,5 +1,6 @@
-// Package access holds the middleware that lets clients in or keeps them out by
-// where they come from: ip_filter.
+// Package access holds the middleware that lets requests in or keeps them out: by where
+// they come from (ip_filter), by what the client may do once it is known (rbac), and by
+// which pages may ask a browser for them (cors). Who the client is, others find out.
 package access
 
 import (
