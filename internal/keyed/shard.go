@@ -48,8 +48,8 @@ func (n *node[V]) touch() bool {
 //
 // Its ring is the clock of the second-chance algorithm (Corbató 1968). Where a node must
 // go, a hand goes round, takes the marks of use away, and ends at a node that has none.
-// The broom goes round on its own, for each node that comes: it takes away those that are
-// idle, and leaves the marks of all others.
+// The broom goes round on its own, for each node that comes: it takes away those that were
+// idle for long enough, and leaves the marks of all others.
 type shard[V any] struct {
 	mu    sync.Mutex
 	index atomic.Pointer[index[V]]
@@ -149,11 +149,11 @@ func (s *shard[V]) step(hand *int) *node[V] {
 	return n
 }
 
-// expire takes a node away if it is idle, at the second look: whoever got it a moment ago
-// may be about to use it.
+// expire takes a node away if it has been idle for long enough, at the second look: whoever got it a
+// moment ago may be about to use it.
 func (s *shard[V]) expire(t *Table[V], n *node[V], now time.Duration) {
 	mark := n.mark.Load()
-	if !t.idle(&n.value, now) {
+	if !t.idle(&n.value, now-t.linger) {
 		return
 	}
 	if mark != unused {
@@ -166,8 +166,8 @@ func (s *shard[V]) expire(t *Table[V], n *node[V], now time.Duration) {
 }
 
 // sweeps is how many seats are looked at for each node that comes. An idle node is
-// looked at twice until it goes, so with four those that are idle never outnumber the
-// others by much.
+// looked at twice until it goes, so with four those that were idle for long enough never
+// outnumber the others by much.
 const sweeps = 4
 
 // sweep takes away idle nodes, a few at a time.

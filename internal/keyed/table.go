@@ -28,6 +28,7 @@ type Table[V any] struct {
 	most   int64
 	fresh  func(v *V)
 	idle   func(v *V, now time.Duration) bool
+	linger time.Duration
 
 	held    atomic.Int64
 	evicted atomic.Int64
@@ -57,6 +58,14 @@ func NewTable[V any](most int, fresh func(v *V), idle func(v *V, now time.Durati
 		seed: maphash.MakeSeed(), shift: 64 - size, shards: make([]shard[V], 1<<size),
 		most: int64(most), fresh: fresh, idle: idle,
 	}
+}
+
+// Linger has idle states stay for so long where there is room, and returns the table,
+// which nobody uses yet. Many keys are idle soon after each time that they come, and come
+// back: they are not made anew each time. idle is asked about times that are so long ago.
+func (t *Table[V]) Linger(long time.Duration) *Table[V] {
+	t.linger = long
+	return t
 }
 
 // Key returns the key of a text. It differs between tables and processes, so that

@@ -162,17 +162,45 @@ func TestIdleGoFirst(t *testing.T) {
 // TestIdleAreSwept: keys that come once each and are idle after a time do not fill the
 // table, however many come.
 func TestIdleAreSwept(t *testing.T) {
-	const lives = 300 // keys that come while a state is busy
-	table := NewTable[state](100_000, nil, idle)
+	const lives = 300 // keys that come while a state is busy, or lingers
+	const linger = 10 * time.Second
+	const step = 2 * linger / lives
+	table := NewTable[state](100_000, nil, idle).Linger(linger)
 	for i := range 50_000 {
-		now := time.Duration(i)
-		table.Get(spread(i), now).busy.Store(int64(now) + lives)
+		now := time.Duration(i) * step
+		table.Get(spread(i), now).busy.Store(int64(now + linger))
 		if table.Len() > 6*lives {
 			t.Fatalf("%d states after %d keys, of which %d are not idle", table.Len(), i, lives)
 		}
 	}
 	if table.Evicted() != 0 {
 		t.Errorf("%d evicted", table.Evicted())
+	}
+}
+
+// TestIdleComeBack: keys that are idle soon after each time that they come find their
+// state again, as long as they come often, whatever else comes.
+func TestIdleComeBack(t *testing.T) {
+	const clients = 1000
+	const linger = 10 * time.Second
+	table := NewTable[state](100_000, nil, idle).Linger(linger)
+	var now time.Duration
+	come := func(key int) *state {
+		s := table.Get(spread(key), now)
+		s.busy.Store(int64(now + time.Millisecond))
+		return s
+	}
+	var known [clients]*state
+	for round := range 20 {
+		for i := range clients {
+			now += linger / 2 / clients
+			s := come(i)
+			if round > 0 && s != known[i] {
+				t.Fatalf("key %d is made anew in round %d", i, round)
+			}
+			known[i] = s
+			come(clients + round*clients + i) // once
+		}
 	}
 }
 
