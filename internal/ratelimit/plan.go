@@ -2,6 +2,7 @@ package ratelimit
 
 import (
 	"sync/atomic"
+	"time"
 
 	"sluice/internal/model"
 	"sluice/internal/resilience"
@@ -19,7 +20,9 @@ type tierRule struct {
 	name     string
 	quota    resilience.Quota
 	strategy Strategy
-	cost     int64 // at most
+	cost     int64         // at most
+	most     int64         // that there ever is
+	life     time.Duration // of what an instance has in hand and does not use
 	rule     Rule
 	salt     uint64 // tells its states from those of other tiers
 	shares   atomic.Pointer[shareRule]
@@ -44,6 +47,10 @@ func newPlan(s *Settings, key func(string) uint64) *plan {
 func (t *tierRule) init(s *Settings, name string, q resilience.Quota, salt uint64) {
 	t.name, t.quota, t.strategy, t.cost, t.salt = name, q, StrategyNamed(s.Strategy), s.Cost, salt
 	t.rule = t.strategy.NewRule(q)
+	t.most, t.life = q.Burst, leaseLife
+	if t.strategy.Windowed {
+		t.most, t.life = q.Count, min(leaseLife, q.Per/lifesInAWindow)
+	}
 }
 
 // share is the rule of one of n instances.

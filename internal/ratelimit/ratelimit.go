@@ -32,6 +32,7 @@ type Settings struct {
 	MaxKeys  int    // past it those make room that were not asked for lately
 
 	Store     *model.Store // where instances share it; nil: nowhere
+	Lease     bool         // instances take portions ahead of need, so few decisions ask the store
 	OnFailure string       // of the store
 	Log       *slog.Logger // of outages of the store
 }
@@ -63,6 +64,7 @@ type Decision struct {
 type Limit struct {
 	shared    *shared
 	remote    *remote // nil: it is kept in memory alone
+	leases    *leases // nil: the store makes each decision
 	onFailure string
 	plan      *plan
 	settled   atomic.Bool // the plan, or a later one, rules
@@ -99,6 +101,9 @@ func Acquire(set *lease.Set, s *Settings) *Limit {
 	if s.Store != nil {
 		key += "\n" + s.Store.Name
 		l.remote = &remote{acquireFleet(set, s.Store, s.Log), redis.NewScript(StrategyNamed(s.Strategy).Script), prefixOf(s.Identity+"\n"+s.Strategy, s.Name)}
+		if s.Lease {
+			l.leases = acquireLeases(set, s, l.remote)
+		}
 	}
 	l.shared = lease.Acquire(set, key, func() *shared {
 		idle := func(s *slot, now time.Duration) bool {
@@ -131,18 +136,24 @@ func (l *Limit) Take(x Waiter, key, tier string, cost int64) Decision {
 	if l.remote == nil {
 		return Decision{Verdict: l.shared.take(t.rule, t.salt, key, cost)}
 	}
-	if !l.remote.down.Load() {
-		var v resilience.Verdict
-		var ok bool
-		x.Wait(func() { v, ok = l.remote.take(&t.quota, key, t.name, cost) })
-		if ok {
-			return Decision{Verdict: v}
-		}
+	if v, ok := l.ask(x, t, key, cost); ok {
+		return Decision{Verdict: v}
 	}
 	if l.onFailure != FailLocal {
 		return Decision{Verdict: resilience.Verdict{Allowed: l.onFailure == FailAllow}, StoreFailed: true, Unknown: true}
 	}
 	return Decision{Verdict: l.shared.take(t.share(l.remote.instances.Load()), t.salt, key, cost), StoreFailed: true}
+}
+
+// ask lets the store decide, now or by what it has granted before.
+func (l *Limit) ask(x Waiter, t *tierRule, key string, cost int64) (v resilience.Verdict, ok bool) {
+	switch {
+	case l.leases != nil:
+		return l.leases.take(x, t, key, cost)
+	case !l.remote.down.Load():
+		x.Wait(func() { v, ok = l.remote.take(&t.quota, key, t.name, cost) })
+	}
+	return v, ok
 }
 
 // take decides in memory.
@@ -198,5 +209,9 @@ func (l *Limit) Store() (answers bool, instances int64, ok bool) {
 // Keys returns how many keys the limit knows something of by itself, and how many it
 // has forgotten because there were too many.
 func (l *Limit) Keys() (held int, evicted int64) {
-	return l.shared.states.Len(), l.shared.states.Evicted()
+	held, evicted = l.shared.states.Len(), l.shared.states.Evicted()
+	if l.leases != nil {
+		held, evicted = max(held, l.leases.table.Len()), evicted+l.leases.table.Evicted()
+	}
+	return held, evicted
 }

@@ -14,11 +14,20 @@ type Strategy struct {
 	Windowed bool
 	// NewRule makes the rule of a quota that has no Problem.
 	NewRule func(q resilience.Quota) Rule
-	// Script decides in a Redis by its own time, as one step. Its keys are a place and
-	// another beside it, its arguments the quota (a number, microseconds, a burst) and
-	// the cost. It returns whether that passes (1), what remains, and in microseconds
+	// Script decides in a Redis by its own time, as one step. Its key is a place, its
+	// arguments are the quota (a number, microseconds, a burst) and the cost. It returns
+	// whether that passes (1), what remains, and in microseconds
 	// until all is there again and until it would pass.
+	//
+	// With three arguments more (a most, a unit, and how much is worth a call) it takes
+	// what there is from the cost up to the most, by units. Then the last of those four is
+	// how long until there is another unit, 0 if there is one, and three follow: how much
+	// it took, how long until there is as much as is worth a call, and its time.
 	Script string
+	// Refund gives back to a Redis what was taken and is not used. Its keys are those of
+	// Script, its arguments how much, the count or burst of the quota that it was taken
+	// under, and the time that Script said.
+	Refund string
 }
 
 // Rule is a quota as a strategy needs it. It is immutable.
@@ -42,8 +51,14 @@ type State interface {
 //go:embed script/token_bucket.lua
 var bucketText string
 
+//go:embed script/token_bucket_refund.lua
+var bucketRefundText string
+
 //go:embed script/sliding_window.lua
 var windowText string
+
+//go:embed script/sliding_window_refund.lua
+var windowRefundText string
 
 // The names of the strategies.
 const (
@@ -54,8 +69,8 @@ const (
 // Strategies is the table of the strategies: all there are.
 func Strategies() []Strategy {
 	return []Strategy{
-		{Name: TokenBucket, NewRule: func(q resilience.Quota) Rule { return &bucketRule{resilience.NewFilling(q)} }, Script: bucketText},
-		{Name: SlidingWindow, Windowed: true, NewRule: func(q resilience.Quota) Rule { return &windowRule{q} }, Script: windowText},
+		{Name: TokenBucket, NewRule: func(q resilience.Quota) Rule { return &bucketRule{resilience.NewFilling(q)} }, Script: bucketText, Refund: bucketRefundText},
+		{Name: SlidingWindow, Windowed: true, NewRule: func(q resilience.Quota) Rule { return &windowRule{q} }, Script: windowText, Refund: windowRefundText},
 	}
 }
 

@@ -1,0 +1,210 @@
+package ratelimit
+
+import (
+	"container/heap"
+	"context"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"sluice/internal/keyed"
+	"sluice/internal/lease"
+	"sluice/internal/model"
+	"sluice/internal/resilience"
+)
+
+// The numbers of leases.
+const (
+	// handShare is the part of its share of a quota that an instance has in hand at most:
+	// all instances together have a quarter of the quota, which bounds what passes too much.
+	handShare = 4
+	// ahead is the time for which a portion is meant to do.
+	ahead = 100 * time.Millisecond
+	// leaseLife is how long a portion may lie unused; of a window a tenth of it, if that
+	// is less, since what lies unused counts there.
+	leaseLife       = time.Second
+	lifesInAWindow  = 10
+	leaseTravellers = 4           // goroutines that ask the store
+	leaseEnd        = time.Second // for giving back what is in hand at the end
+)
+
+// leases is what one instance has in hand of a limit that is kept in a store: of each key
+// a portion that it took ahead of need. What a request takes of it costs no round trip.
+// What is in hand counts as used up in the store, so nothing passes that was not counted
+// before; what is not used goes back.
+type leases struct {
+	remote *remote
+	refund *redis.Script
+	began  time.Time
+	table  *keyed.Table[pocket]
+	ended  atomic.Bool
+
+	mu    sync.Mutex
+	asked []*purse // whose next portion somebody has to fetch
+	owed  []refund
+	aging aging
+
+	fetch  chan struct{} // something is in asked
+	tidy   chan struct{} // something is in owed, or is due sooner
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+// pocket has the purse of a key; nil where it was never asked.
+type pocket struct{ purse atomic.Pointer[purse] }
+
+// refund is what goes back to the store.
+type refund struct {
+	purse *purse
+	n     int64
+	stamp int64 // the store's time when it was taken
+}
+
+func acquireLeases(set *lease.Set, s *Settings, r *remote) *leases {
+	key := "rate limit leases\n" + s.Identity + "\n" + s.Strategy + "\n" + strconv.Itoa(s.MaxKeys) + "\n" + s.Store.Name + "\n" + model.Text(s.Store.Redis)
+	return lease.Acquire(set, key, func() *leases {
+		idle := func(p *pocket, now time.Duration) bool {
+			held := p.purse.Load()
+			return held == nil || held.idle(now)
+		}
+		return &leases{
+			remote: r, refund: redis.NewScript(StrategyNamed(s.Strategy).Refund),
+			began: time.Now(), table: keyed.NewTable(s.MaxKeys, nil, idle),
+			fetch: make(chan struct{}, leaseTravellers), tidy: make(chan struct{}, 1), done: make(chan struct{}),
+		}
+	})
+}
+
+// Start begins to fetch portions ahead of need.
+func (l *leases) Start() error {
+	var ctx context.Context
+	ctx, l.cancel = context.WithCancel(context.Background())
+	l.remote.store.Keep(l.done)
+	var group sync.WaitGroup
+	for range leaseTravellers {
+		group.Go(func() { l.travel(ctx) })
+	}
+	go func() {
+		defer close(l.done)
+		l.clean(ctx)
+		group.Wait()
+		l.settle(context.WithoutCancel(ctx))
+	}()
+	return nil
+}
+
+// Release gives back what is in hand. Whoever still asks has each decision made by the
+// store.
+func (l *leases) Release() {
+	l.ended.Store(true)
+	l.cancel()
+}
+
+// take decides, by what is in hand if there is enough. It fails where the store has to
+// be asked and does not answer. It may wait for the store by x.
+func (l *leases) take(x Waiter, t *tierRule, key string, cost int64) (v resilience.Verdict, ok bool) {
+	now := time.Since(l.began)
+	p := l.purse(l.table.Get(l.table.Key(key)^t.salt, now), t, key)
+	if v, ok := p.take(now, cost); ok {
+		return v, true
+	}
+	if l.remote.down.Load() {
+		return v, false
+	}
+	x.Wait(func() {
+		if l.ended.Load() {
+			v, ok = l.remote.take(&t.quota, key, t.name, cost)
+			return
+		}
+		v, ok = p.wait(cost)
+	})
+	return v, ok
+}
+
+// purse returns that of a pocket under a rule. One of another rule goes back to the
+// store, which knows how to change numbers.
+func (l *leases) purse(in *pocket, t *tierRule, key string) *purse {
+	for {
+		held := in.purse.Load()
+		if held != nil && held.rule == t {
+			return held
+		}
+		made := &purse{leases: l, rule: t, name: l.remote.key(key, t.name), mark: time.Since(l.began)}
+		if !in.purse.CompareAndSwap(held, made) {
+			continue
+		}
+		if held != nil {
+			held.retire()
+		}
+		return made
+	}
+}
+
+// ask has the next portion of a purse fetched.
+func (l *leases) ask(p *purse) {
+	l.mu.Lock()
+	l.asked = append(l.asked, p)
+	l.mu.Unlock()
+	select {
+	case l.fetch <- struct{}{}:
+	default: // all travellers are told, and look again before they rest
+	}
+}
+
+// owe has something given back.
+func (l *leases) owe(what ...refund) {
+	l.mu.Lock()
+	for _, r := range what {
+		if r.n > 0 {
+			l.owed = append(l.owed, r)
+		}
+	}
+	l.mu.Unlock()
+	l.wake()
+}
+
+func (l *leases) wake() {
+	select {
+	case l.tidy <- struct{}{}:
+	default:
+	}
+}
+
+// watch has a purse looked at when what it holds becomes too old. It is called with the
+// purse's mu held.
+func (l *leases) watch(p *purse, due time.Duration) {
+	l.mu.Lock()
+	heap.Push(&l.aging, aged{p, due})
+	first := l.aging[0].purse == p
+	l.mu.Unlock()
+	if first {
+		l.wake()
+	}
+}
+
+// aging is purses that hold something, the one that is due first at the beginning.
+type aging []aged
+
+type aged struct {
+	purse *purse
+	due   time.Duration
+}
+
+func (a aging) Len() int           { return len(a) }
+func (a aging) Less(i, j int) bool { return a[i].due < a[j].due }
+func (a aging) Swap(i, j int)      { a[i], a[j] = a[j], a[i] }
+
+// Push and Pop are for the heap.
+func (a *aging) Push(x any) { *a = append(*a, x.(aged)) } //nolint:forcetypeassert // watch alone calls it
+
+// Pop is for the heap.
+func (a *aging) Pop() any {
+	last := len(*a) - 1
+	x := (*a)[last]
+	(*a)[last] = aged{}
+	*a = (*a)[:last]
+	return x
+}

@@ -1,0 +1,165 @@
+package ratelimit
+
+import (
+	"container/heap"
+	"context"
+	"sync"
+	"time"
+)
+
+// answer is what the store says to who asks for a portion.
+type answer struct {
+	left, taken, stamp  int64
+	reset, retry, again time.Duration
+}
+
+// travel fetches portions, until ctx is done.
+func (l *leases) travel(ctx context.Context) {
+	for {
+		if p := l.next(); p != nil {
+			l.journey(context.WithoutCancel(ctx), p) // what it brings is not to be lost
+			continue
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-l.fetch:
+		}
+	}
+}
+
+// next is a purse whose portion is to be fetched, or nil.
+func (l *leases) next() *purse {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.asked) == 0 {
+		return nil
+	}
+	p := l.asked[0]
+	if l.asked = l.asked[1:]; len(l.asked) == 0 {
+		l.asked = nil // so that it does not keep what was there
+	}
+	return p
+}
+
+// journey fetches the next portion of a purse, for all who wait for it.
+func (l *leases) journey(ctx context.Context, p *purse) {
+	n, ok := p.need(time.Since(l.began))
+	if !ok {
+		return
+	}
+	a, ok := l.remote.portion(ctx, p, n)
+	if !ok {
+		p.fail()
+		return
+	}
+	p.arrive(time.Since(l.began), n, a)
+}
+
+// portion asks the store for a portion, once and within patience.
+func (r *remote) portion(ctx context.Context, p *purse, n need) (a answer, ok bool) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	server, ok := r.server(ctx, p.name)
+	if !ok {
+		return a, false
+	}
+	q := &p.rule.quota
+	said, err := r.script.Run(ctx, r.store.Once, []string{p.name}, q.Count, q.Per.Microseconds(), q.Burst, n.least, n.most, n.unit, n.worth).Int64Slice()
+	if err == nil && len(said) != 7 {
+		err = errAnswer
+	}
+	if err != nil {
+		r.fail(server, p.name, err)
+		return a, false
+	}
+	micro := func(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
+	return answer{left: said[1], reset: micro(said[2]), retry: micro(said[3]), taken: said[4], again: micro(said[5]), stamp: said[6]}, true
+}
+
+// clean gives back what is owed and what lies unused for too long, until ctx is done.
+func (l *leases) clean(ctx context.Context) {
+	timer := time.NewTimer(leaseLife)
+	defer timer.Stop()
+	for {
+		due := l.collect(time.Since(l.began), false)
+		for r, ok := l.debt(); ok && ctx.Err() == nil; r, ok = l.debt() {
+			l.giveBack(ctx, r)
+		}
+		timer.Reset(due)
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-l.tidy:
+		}
+	}
+}
+
+// collect takes what is too old out of all hands, or all of it. It returns when it
+// should be called again.
+func (l *leases) collect(now time.Duration, all bool) time.Duration {
+	for {
+		l.mu.Lock()
+		if len(l.aging) == 0 || !all && l.aging[0].due > now {
+			due := leaseLife
+			if len(l.aging) > 0 {
+				due = l.aging[0].due - now
+			}
+			l.mu.Unlock()
+			return due
+		}
+		p := heap.Pop(&l.aging).(aged).purse //nolint:forcetypeassert // it has nothing else
+		l.mu.Unlock()
+		back := p.age(now, all)
+		l.owe(back[:]...)
+	}
+}
+
+// debt is one of those that are owed.
+func (l *leases) debt() (r refund, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	last := len(l.owed) - 1
+	if last < 0 {
+		return r, false
+	}
+	r = l.owed[last]
+	l.owed = l.owed[:last]
+	return r, true
+}
+
+// giveBack gives back to the store what was not used. What the store does not take is
+// lost: it was counted, and nobody has it.
+func (l *leases) giveBack(ctx context.Context, r refund) {
+	within, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	server, ok := l.remote.server(within, r.purse.name)
+	if !ok {
+		return
+	}
+	err := l.refund.Run(within, l.remote.store.Once, []string{r.purse.name}, r.n, r.purse.rule.most, r.stamp).Err()
+	if err != nil && ctx.Err() == nil {
+		l.remote.fail(server, r.purse.name, err)
+	}
+}
+
+// settle ends the leases once nobody travels: who waits has to look elsewhere, and
+// what is in hand goes back as far as leaseEnd allows.
+func (l *leases) settle(ctx context.Context) {
+	for p := l.next(); p != nil; p = l.next() {
+		p.fail()
+	}
+	l.collect(0, true)
+	ctx, cancel := context.WithTimeout(ctx, leaseEnd)
+	defer cancel()
+	var group sync.WaitGroup
+	for range leaseTravellers {
+		group.Go(func() {
+			for r, ok := l.debt(); ok && ctx.Err() == nil; r, ok = l.debt() {
+				l.giveBack(ctx, r)
+			}
+		})
+	}
+	group.Wait()
+}
