@@ -1,0 +1,52 @@
+package ratelimit_test
+
+import (
+	"flag"
+	"runtime"
+	"strconv"
+	"testing"
+	"time"
+
+	"sluice/internal/lease"
+	"sluice/internal/ratelimit"
+)
+
+var floodKeys = flag.Int("flood", 200_000, "how many keys come by while memory is measured")
+
+// TestFlood holds the memory of a limit to what its keys may take, while many times as
+// many come by, whichever algorithm: a client that invents keys cannot make it grow.
+func TestFlood(t *testing.T) {
+	const most = 20_000
+	for _, test := range []struct {
+		strategy string
+		each     int64 // bytes, at most, of each key that is remembered
+	}{{ratelimit.TokenBucket, 200}, {ratelimit.SlidingWindow, 400}} {
+		t.Run(test.strategy, func(t *testing.T) {
+			set := new(lease.Registry).NewSet()
+			defer set.Release()
+			s := settings(quota(10, time.Hour, 10))
+			s.Strategy, s.MaxKeys = test.strategy, most
+			before := heap()
+			l := ratelimit.Acquire(set, s)
+			for i := range *floodKeys {
+				if !l.Take(nobody{}, strconv.Itoa(i), "", 1).Allowed {
+					t.Fatalf("key %d, which is new, is refused", i)
+				}
+			}
+			held, evicted := l.Keys()
+			grown := heap() - before
+			t.Logf("%d KiB after %d keys, of which %d are held", grown/1024, *floodKeys, held)
+			if held != most || evicted != int64(*floodKeys-most) || grown > most*test.each {
+				t.Errorf("%d keys are held, %d evicted, in %d bytes: want %d, %d, in %d at most", held, evicted, grown, most, *floodKeys-most, most*test.each)
+			}
+			runtime.KeepAlive(l)
+		})
+	}
+}
+
+func heap() int64 {
+	var m runtime.MemStats
+	runtime.GC() //nolint:revive // what is counted is what is held, not what is left over
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
