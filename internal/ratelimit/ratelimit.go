@@ -53,6 +53,10 @@ type Tier struct {
 // Waiter lets something wait that is not its own.
 type Waiter interface{ Wait(block func()) }
 
+// linger is how long a key stays known of which nothing is used up any more: most clients
+// have a full bucket again before they come back.
+const linger = 10 * time.Second
+
 // Decision is what a limit says to a request.
 type Decision struct {
 	resilience.Verdict
@@ -110,7 +114,7 @@ func Acquire(set *lease.Set, s *Settings) *Limit {
 			c := s.cell.Load()
 			return c == nil || c.Idle(now)
 		}
-		return &shared{began: time.Now(), states: keyed.NewTable(s.MaxKeys, nil, idle)}
+		return &shared{began: time.Now(), states: keyed.NewTable(s.MaxKeys, nil, idle).Linger(linger)}
 	})
 	l.shared.mu.Lock()
 	defer l.shared.mu.Unlock()
