@@ -21,7 +21,7 @@ BENCHTIME ?= 1s
 BENCHPKG  ?= ./...
 FUZZTIME  ?= 2m
 
-# Of make chaos and make soak: an engine (loop, goroutine or standard; none:
+# Of make chaos, make limits and make soak: an engine (loop, goroutine or standard; none:
 # each). Of make chaos: how many requests a second there are. Of make soak: how
 # many requests are broken off at random, how many of each method meet connections
 # that just close, and how many connections are idle. SOAKRUN picks tests.
@@ -38,7 +38,7 @@ ONLY      ?=
 PROFILE   ?= -c 64
 
 .DEFAULT_GOAL := help
-.PHONY: help run build test lint fmt docs bench microbench profile fuzz soak chaos cover clean
+.PHONY: help run build test lint fmt docs bench microbench profile fuzz soak chaos limits cover clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -100,6 +100,11 @@ soak: ## run the tests of load and faults at length, on a machine with nothing e
 chaos: ## have endpoints fail under a steady load, CHAOS requests a second, on a machine with nothing else to do (ENGINE, CHAOS)
 	@scripts/machine
 	go test -race -count=1 -timeout=1h -v -run='^TestChaos$$' ./internal/e2e -long -engine='$(ENGINE)' -chaos=$(CHAOS)
+
+limits: ## hold limits to what they promise, alone and across gateways that share a Redis, on a machine with nothing else to do (ENGINE)
+	@scripts/test-setup
+	@scripts/machine
+	PATH="$$PATH:/usr/sbin:/sbin" go test -race -count=1 -timeout=2h -v -run='^TestLimit' ./internal/e2e -long -engine='$(ENGINE)'
 
 cover: ## run the tests and report their coverage
 	@scripts/test-setup
