@@ -1,0 +1,156 @@
+package auth
+
+import (
+	"fmt"
+	"net"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"sluice/internal/message"
+	"sluice/internal/pipeline"
+)
+
+func nonced(nonce string) *message.Request {
+	return signing{params: fmt.Sprintf(";nonce=%q", nonce)}.sign(request("/"))
+}
+
+func TestNonce(t *testing.T) {
+	options := fmt.Sprintf(hmacOptions, ", nonce: {}")
+	b := newBed(t, HMAC(), options)
+	if _, err := b.at(nonced("one"), signedAt); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.at(nonced("two"), signedAt); err != nil {
+		t.Error(err)
+	}
+	b.load(options) // as a reload does
+	for what, r := range map[string]*message.Request{
+		"once more": nonced("one"),
+		"none":      signing{}.sign(request("/")),
+		"empty":     nonced(""),
+		"long":      nonced(fmt.Sprintf("%0257d", 1)),
+	} {
+		_, err := b.at(r, signedAt)
+		b.refused(what, err, hmacChallenge)
+	}
+	// Whoever only pretends uses nothing up, nor does a request that is not good.
+	_, err := b.at(signing{key: "shop", secret: "another", params: `;nonce="three"`}.sign(request("/")), signedAt)
+	b.refused("another secret", err, hmacChallenge)
+	r := signing{components: []string{"@method", "@path", "content-digest"}, params: `;nonce="three"`}.sign(body(request("/"), "hello", true))
+	_, err = b.at(bare(r, "hullo", true), signedAt)
+	b.refused("another body", err, hmacChallenge)
+	if _, err := b.at(nonced("three"), signedAt); err != nil {
+		t.Error(err)
+	}
+	// The same nonce of another key is another one.
+	if _, err := b.at(signing{key: "app-1", secret: "another-secret-of-an-app", params: `;nonce="one"`}.sign(request("/")), signedAt); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestNonceOnce: of many who come with one nonce at once one passes.
+func TestNonceOnce(t *testing.T) {
+	n := &ownNonces{}
+	var passed atomic.Int64
+	var all sync.WaitGroup
+	for range 50 {
+		all.Go(func() {
+			if fresh, err := n.use(usedOf("k", "n"), signedAt, &nonceSettings{Max: 10, Life: time.Minute}); fresh && err == nil {
+				passed.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	if passed.Load() != 1 {
+		t.Errorf("%d passed", passed.Load())
+	}
+}
+
+// TestNoncesAreKept for as long as they could be used, and not for good.
+func TestNoncesAreKept(t *testing.T) {
+	const life = time.Minute
+	s := &nonceSettings{Max: 1_000_000, Life: life}
+	n, last := &ownNonces{}, map[int]time.Duration{}
+	for i := range 2000 {
+		now := time.Duration(i) * time.Second
+		if fresh, err := n.use(usedOf("k", fmt.Sprint(i)), signedAt.Add(now), s); !fresh || err != nil {
+			t.Fatal(i, fresh, err)
+		}
+		last[i] = now
+		for back := 0; back <= 60 && back <= i; back++ {
+			if fresh, err := n.use(usedOf("k", fmt.Sprint(i-back)), signedAt.Add(now), s); fresh || err != nil {
+				t.Fatalf("the nonce of %d s before passes again: %v", back, err)
+			}
+		}
+		if kept := len(n.young) + len(n.old); kept > 121 {
+			t.Fatalf("%d are kept", kept)
+		}
+	}
+	if fresh, _ := n.use(usedOf("k", "0"), signedAt.Add(time.Hour), s); !fresh || len(n.old) != 0 {
+		t.Error("after a long time nothing is forgotten")
+	}
+}
+
+// TestNoncesAreBounded: where there is no room nobody passes, until there is.
+func TestNoncesAreBounded(t *testing.T) {
+	b := newBed(t, HMAC(), fmt.Sprintf(hmacOptions, ", nonce: {max: 2}, clock_skew: 10s"))
+	for i := range 4 {
+		_, err := b.at(nonced(fmt.Sprint(i)), signedAt)
+		if full := i >= 2; full != (err != nil) || full && err.Word != pipeline.AuthUnavailable {
+			t.Errorf("%d: %v", i, err)
+		}
+	}
+	_, err := b.at(nonced("0"), signedAt)
+	b.refused("one that was used", err, hmacChallenge)
+	later := signedAt.Add(time.Minute)
+	if _, err := b.at(signing{params: fmt.Sprintf(`;created=%d;nonce="3"`, later.Unix())}.sign(request("/")), later); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestUsedOf(t *testing.T) {
+	if usedOf("a", "bc") == usedOf("ab", "c") {
+		t.Error("two pairs are one")
+	}
+}
+
+// TestSharedNonces uses nonces at two gateways that share a Redis.
+func TestSharedNonces(t *testing.T) {
+	options := fmt.Sprintf(hmacOptions, ", nonce: {store: main}")
+	b := newBed(t, HMAC(), options)
+	if _, err := b.at(nonced("one"), signedAt); err == nil || err.Word != pipeline.AuthUnavailable {
+		t.Errorf("without the store: %v", err)
+	}
+	socket := filepath.Join(b.dir, "redis")
+	server := exec.Command("redis-server", "--port", "0", "--unixsocket", socket, "--save", "", "--dir", b.dir)
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = server.Process.Kill()
+		_ = server.Wait()
+	})
+	until(t, "redis-server answers", func() bool {
+		conn, err := net.Dial("unix", socket)
+		if err == nil {
+			_ = conn.Close()
+		}
+		return err == nil
+	})
+	if _, err := b.at(nonced("one"), signedAt); err != nil {
+		t.Error(err)
+	}
+	other := &bed{t: t, kind: HMAC(), dir: b.dir}
+	other.load(options)
+	_, err := other.at(nonced("one"), signedAt)
+	other.refused("at another gateway", err, hmacChallenge)
+	if _, err := other.at(nonced("two"), signedAt); err != nil {
+		t.Error(err)
+	}
+	_, err = b.at(nonced("two"), signedAt)
+	b.refused("back here", err, hmacChallenge)
+}

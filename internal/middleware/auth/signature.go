@@ -1,0 +1,200 @@
+package auth
+
+import (
+	"strconv"
+	"strings"
+
+	"sluice/internal/message"
+)
+
+// signature is one of a request (RFC 9421 4), with what it says of itself.
+type signature struct {
+	mac        []byte // nil: there is none under its label
+	components []string
+	params     string // the value of @signature-params
+	created    int64  // Unix seconds
+	expires    int64
+	hasCreated bool
+	hasExpires bool
+	algorithm  string // empty: not said
+	key        string // keyid
+	nonce      string
+}
+
+// signaturesOf reads the signatures of a request by their labels. Where the fields are
+// not there, or are malformed, it returns none.
+func signaturesOf(fields message.Fields) map[string]*signature {
+	inputs, ok := joined(fields, "signature-input")
+	macs, also := joined(fields, "signature")
+	if !ok || !also {
+		return nil
+	}
+	found := map[string]*signature{}
+	s := scanner{rest: inputs}
+	if !s.dictionary(func(label string) { found[label] = s.input() }) {
+		return nil
+	}
+	s = scanner{rest: macs}
+	if !s.dictionary(func(label string) {
+		if mac := s.bytes(); found[label] != nil {
+			found[label].mac = mac
+		}
+	}) {
+		return nil
+	}
+	return found
+}
+
+// joined is the value of a field, of all its lines (RFC 9110 5.3).
+func joined(fields message.Fields, name string) (value string, there bool) {
+	for line := range fields.Values(name) {
+		if there {
+			value += ", "
+		}
+		value, there = value+strings.Trim(line, " \t"), true
+	}
+	return value, there
+}
+
+// input reads a member of Signature-Input: an inner list of names, and parameters. It
+// notes them as they have to be signed (RFC 9421 2.3).
+func (s *scanner) input() *signature {
+	sig := &signature{}
+	var params strings.Builder
+	params.WriteByte('(')
+	s.take("(")
+	for s.rest = strings.TrimLeft(s.rest, " "); !s.bad && !s.next(')'); {
+		component := s.text()
+		if len(sig.components) > 0 {
+			params.WriteByte(' ')
+		}
+		params.WriteString(quoted(component))
+		if sig.has(component) || len(sig.components) >= mostMembers { // 2.5: no name stands twice
+			s.bad = true
+		}
+		sig.components = append(sig.components, component)
+		if !strings.HasPrefix(s.rest, ")") {
+			s.take(" ") // no parameters: all of a field or of the target is signed, or nothing
+			s.rest = strings.TrimLeft(s.rest, " ")
+		}
+	}
+	params.WriteByte(')')
+	s.parameters(sig, &params)
+	sig.params = params.String()
+	return sig
+}
+
+func (sig *signature) has(component string) bool {
+	for _, one := range sig.components {
+		if one == component {
+			return true
+		}
+	}
+	return false
+}
+
+// parameters reads those of a signature: texts and integers.
+func (s *scanner) parameters(sig *signature, out *strings.Builder) {
+	seen := map[string]bool{}
+	for s.next(';') {
+		s.rest = strings.TrimLeft(s.rest, " ")
+		name := s.key()
+		s.take("=")
+		if s.bad || seen[name] || len(seen) >= mostMembers {
+			s.bad = true
+			return
+		}
+		seen[name] = true
+		out.WriteString(";" + name + "=")
+		switch name {
+		case "created":
+			sig.created, sig.hasCreated = s.integer(), true
+			out.WriteString(strconv.FormatInt(sig.created, 10))
+		case "expires":
+			sig.expires, sig.hasExpires = s.integer(), true
+			out.WriteString(strconv.FormatInt(sig.expires, 10))
+		default:
+			value := s.text()
+			out.WriteString(quoted(value))
+			switch name {
+			case "alg":
+				sig.algorithm = value
+			case "keyid":
+				sig.key = value
+			case "nonce":
+				sig.nonce = value
+			}
+		}
+	}
+}
+
+// base is what has to be signed (RFC 9421 2.5), with a path of the request: as it came,
+// or canonical. It fails where something is covered that the request does not have, or
+// that cannot be told.
+func (sig *signature) base(r *message.Request, path string) (base string, ok bool) {
+	var out strings.Builder
+	for _, component := range sig.components {
+		value, ok := componentOf(r, component, path)
+		if !ok || strings.ContainsAny(value, "\r\n") {
+			return "", false
+		}
+		out.WriteString(quoted(component) + ": " + value + "\n")
+	}
+	out.WriteString(`"@signature-params": ` + sig.params)
+	return out.String(), true
+}
+
+// componentOf is the value of a component (RFC 9421 2.1 and 2.2).
+func componentOf(r *message.Request, component, path string) (value string, ok bool) {
+	query := r.Query
+	if query == "?" {
+		query = ""
+	}
+	switch component {
+	case "@method":
+		return r.Method, true
+	case "@scheme":
+		return strings.ToLower(r.Scheme), true
+	case "@authority":
+		return authorityOf(r), true
+	case "host":
+		return r.Host, true
+	case "@path":
+		return path, true
+	case "@query":
+		return "?" + strings.TrimPrefix(query, "?"), true
+	case "@request-target":
+		return path + r.Query, true
+	case "@target-uri":
+		return strings.ToLower(r.Scheme) + "://" + authorityOf(r) + path + r.Query, true
+	}
+	if strings.HasPrefix(component, "@") || component != strings.ToLower(component) {
+		return "", false
+	}
+	return joined(r.Fields, component)
+}
+
+// authorityOf is the host in lower case, with its port unless that is the usual one.
+func authorityOf(r *message.Request) string {
+	authority, port := strings.ToLower(r.Host), ":80"
+	if strings.EqualFold(r.Scheme, "https") {
+		port = ":443"
+	}
+	return strings.TrimSuffix(authority, port)
+}
+
+// pathsOf are the paths that may have been signed: as it came, and in its canonical form,
+// by which the request is routed. They lead to the same place.
+func pathsOf(r *message.Request) []string {
+	path, _, _ := strings.Cut(r.Target, "?")
+	if _, rest, ok := strings.Cut(path, "://"); ok { // absolute form (RFC 9112 3.2.2)
+		path = "/"
+		if at := strings.IndexByte(rest, '/'); at >= 0 {
+			path = rest[at:]
+		}
+	}
+	if path == r.Path || !strings.HasPrefix(path, "/") {
+		return []string{r.Path}
+	}
+	return []string{path, r.Path}
+}
