@@ -22,7 +22,7 @@ func StartCluster(t testing.TB, masters, replicas int) *Cluster {
 	c := &Cluster{}
 	var all []*Server
 	for range masters + replicas {
-		bus := port(freeAddress(t))
+		bus := port(FreeAddress(t))
 		s := StartTCP(t, "--cluster-enabled", "yes", "--cluster-port", bus, "--cluster-node-timeout", "1000",
 			"--cluster-require-full-coverage", "no", "--repl-diskless-sync-delay", "0")
 		s.bus = bus

@@ -27,7 +27,7 @@ func StartWatched(t testing.TB, options []string, settings ...string) *Watched {
 	w.Master = StartTCP(t, options...)
 	w.Replica = StartTCP(t, append(options, "--replicaof", "127.0.0.1 "+port(w.Master.Address))...)
 	for range 3 {
-		w.Sentinels = append(w.Sentinels, w.sentinel(t, settings))
+		w.Sentinels = append(w.Sentinels, StartSentinel(t, w.Master.Address, settings...))
 	}
 	for _, s := range w.Sentinels {
 		Until(t, "the sentinels know each other and the replica", func() bool {
@@ -41,14 +41,16 @@ func StartWatched(t testing.TB, options []string, settings ...string) *Watched {
 	return w
 }
 
-func (w *Watched) sentinel(t testing.TB, settings []string) *Server {
+// StartSentinel runs a sentinel that watches the master at an address. Settings are
+// lines of its configuration.
+func StartSentinel(t testing.TB, master string, settings ...string) *Server {
 	t.Helper()
 	s := newServer(t)
-	s.Address = freeAddress(t)
+	s.Address = FreeAddress(t)
 	file := filepath.Join(s.Dir, "sentinel.conf")
 	lines := append([]string{
 		"bind 127.0.0.1", "port " + port(s.Address), "dir " + s.Dir, "logfile log",
-		fmt.Sprintf("sentinel monitor %s 127.0.0.1 %s 2", MasterName, port(w.Master.Address)),
+		fmt.Sprintf("sentinel monitor %s 127.0.0.1 %s 2", MasterName, port(master)),
 		"sentinel down-after-milliseconds " + MasterName + " 500",
 		"sentinel failover-timeout " + MasterName + " 5000",
 	}, settings...)

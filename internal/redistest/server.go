@@ -47,7 +47,7 @@ func Start(t testing.TB, options ...string) *Server {
 func StartTCP(t testing.TB, options ...string) *Server {
 	t.Helper()
 	s := newServer(t)
-	s.Address = freeAddress(t)
+	s.Address = FreeAddress(t)
 	s.options = append([]string{"--bind", "127.0.0.1", "--port", port(s.Address)}, options...)
 	s.Restart()
 	return s
@@ -145,7 +145,8 @@ func Until(t testing.TB, what string, condition func() bool) {
 	}
 }
 
-func freeAddress(t testing.TB) string {
+// FreeAddress is an address of this machine that nobody listens on.
+func FreeAddress(t testing.TB) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

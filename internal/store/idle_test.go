@@ -12,5 +12,7 @@ import (
 func TestStoreThatIsNotUsed(*testing.T) {
 	set := new(lease.Registry).NewSet()
 	store.Acquire(set, named(model.RedisStore{Address: "127.0.0.1:1"}))
-	set.Release() // it was never committed, so nobody closes the client
+	store.Acquire(set, named(model.RedisStore{Sentinel: &model.RedisSentinel{Master: "m", Addresses: []string{"127.0.0.1:1"}}}))
+	store.Acquire(set, named(model.RedisStore{Cluster: []string{"127.0.0.1:1"}}))
+	set.Release() // it was never committed, so nobody closes the clients
 }

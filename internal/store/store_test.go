@@ -8,9 +8,7 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"math/big"
-	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -20,49 +18,18 @@ import (
 
 	"sluice/internal/lease"
 	"sluice/internal/model"
+	"sluice/internal/redistest"
 	"sluice/internal/store"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// database starts a Redis on a Unix socket; options are redis-server's.
-func database(t *testing.T, options ...string) (dir, address string) {
-	t.Helper()
-	dir = t.TempDir()
-	socket := filepath.Join(dir, "s")
-	server := exec.Command("redis-server", append([]string{"--port", "0", "--unixsocket", socket, "--save", "", "--dir", dir}, options...)...)
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = server.Process.Kill()
-		_ = server.Wait()
-	})
-	until(t, "redis-server answers", func() bool {
-		conn, err := net.Dial("unix", socket)
-		if err == nil {
-			_ = conn.Close()
-		}
-		return err == nil
-	})
-	return dir, "unix:" + socket
-}
-
-func until(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !condition(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain until %s", what)
-		}
-	}
-}
-
 func named(m model.RedisStore) *model.Store { return &model.Store{Name: "main", Redis: m} }
 
 // TestStore logs in, uses the database that is meant, and outlives a reload.
 func TestStore(t *testing.T) {
-	_, address := database(t, "--requirepass", "secret")
-	m := named(model.RedisStore{Address: address, Password: "secret", Database: 3})
+	server := redistest.Start(t, "--requirepass", "secret")
+	m := named(model.RedisStore{Address: server.Address, Password: "secret", Database: 3})
 	var registry lease.Registry
 	before := registry.NewSet()
 	s := store.Acquire(before, m)
@@ -97,7 +64,7 @@ func TestStore(t *testing.T) {
 		t.Errorf("it is closed under who needs it: %v", err)
 	}
 	close(done)
-	until(t, "the client is closed", func() bool {
+	redistest.Until(t, "the client is closed", func() bool {
 		err := s.Redis.Ping(ctx).Err()
 		return err != nil && strings.Contains(err.Error(), "closed")
 	})
@@ -121,15 +88,9 @@ func TestStoreOverTLS(t *testing.T) {
 	files := t.TempDir()
 	pair(t, files, "good")
 	pair(t, files, "other")
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := listener.Addr().String()
-	_ = listener.Close()
-	_, port, _ := strings.Cut(address, ":")
 	at := func(name string) string { return filepath.Join(files, name) }
-	database(t, "--tls-port", port, "--tls-cert-file", at("good.pem"), "--tls-key-file", at("good.key"), "--tls-ca-cert-file", at("good.pem"))
+	address := redistest.FreeAddress(t)
+	redistest.Start(t, secure(files, address)...)
 	ca := at("ca.pem")
 	replace := func(with string) {
 		t.Helper()
@@ -146,12 +107,19 @@ func TestStoreOverTLS(t *testing.T) {
 	set := new(lease.Registry).NewSet()
 	defer set.Release()
 	s := store.Acquire(set, named(model.RedisStore{Address: address, TLS: settings}))
-	until(t, "the certificate is refused", func() bool {
+	redistest.Until(t, "the certificate is refused", func() bool {
 		err := s.Redis.Ping(t.Context()).Err()
 		return err != nil && strings.Contains(err.Error(), "certificate")
 	})
 	replace("good.pem")
-	until(t, "it is believed", func() bool { return s.Redis.Ping(t.Context()).Err() == nil })
+	redistest.Until(t, "it is believed", func() bool { return s.Redis.Ping(t.Context()).Err() == nil })
+}
+
+// secure are the options of a server that speaks TLS at an address, by the pair good.
+func secure(files, address string) []string {
+	at := func(name string) string { return filepath.Join(files, name) }
+	_, port, _ := strings.Cut(address, ":")
+	return []string{"--tls-port", port, "--tls-cert-file", at("good.pem"), "--tls-key-file", at("good.key"), "--tls-ca-cert-file", at("good.pem")}
 }
 
 // pair makes a certificate of a name, which vouches for itself, and its key.
