@@ -114,14 +114,12 @@ func (l *leases) take(x Waiter, t *tierRule, key string, cost int64) (v resilien
 	if l.remote.down.Load() {
 		return v, false
 	}
-	x.Wait(func() {
+	return await(x, func() (resilience.Verdict, bool) {
 		if l.ended.Load() {
-			v, ok = l.remote.take(&t.quota, key, t.name, cost)
-			return
+			return l.remote.take(&t.quota, key, t.name, cost)
 		}
-		v, ok = p.wait(cost)
+		return p.wait(cost)
 	})
-	return v, ok
 }
 
 // purse returns that of a pocket under a rule. One of another rule goes back to the

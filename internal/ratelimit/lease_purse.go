@@ -211,16 +211,18 @@ func (p *purse) size(now time.Duration) int64 {
 func (p *purse) arrive(now time.Duration, n need, a answer) {
 	p.mu.Lock()
 	w := &word{left: a.left, reset: now + a.reset, retry: now + a.retry, cost: n.unit}
+	early := *w
+	p.word.Store(&early) // nobody is refused before what came is in hand
 	if a.retry > 0 {
 		w.until = now + min(time.Second, a.retry+jitter(min(a.again-a.retry, ahead/2)))
 		if a.taken == 0 {
 			w.cost = n.least
 		}
 	}
-	p.word.Store(w)
 	p.taken += a.taken
 	rest := p.serve(now, w, a.taken)
 	excess := p.keep(now, n, rest, a.stamp)
+	p.word.Store(w)
 	p.asked.Store(false)
 	again := len(p.queue) > 0 && p.asked.CompareAndSwap(false, true)
 	p.mu.Unlock()

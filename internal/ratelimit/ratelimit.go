@@ -151,12 +151,18 @@ func (l *Limit) Take(x Waiter, key, tier string, cost int64) Decision {
 
 // ask lets the store decide, now or by what it has granted before.
 func (l *Limit) ask(x Waiter, t *tierRule, key string, cost int64) (v resilience.Verdict, ok bool) {
-	switch {
-	case l.leases != nil:
+	if l.leases != nil {
 		return l.leases.take(x, t, key, cost)
-	case !l.remote.down.Load():
-		x.Wait(func() { v, ok = l.remote.take(&t.quota, key, t.name, cost) })
 	}
+	if l.remote.down.Load() {
+		return v, false
+	}
+	return await(x, func() (resilience.Verdict, bool) { return l.remote.take(&t.quota, key, t.name, cost) })
+}
+
+// await lets a decision wait for the store.
+func await(x Waiter, decide func() (resilience.Verdict, bool)) (v resilience.Verdict, ok bool) {
+	x.Wait(func() { v, ok = decide() })
 	return v, ok
 }
 

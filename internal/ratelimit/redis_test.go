@@ -37,7 +37,7 @@ func (l *logged) count(text string) int {
 }
 
 // instance is a limit as one process has it.
-func instance(t *testing.T, m model.RedisStore, s ratelimit.Settings, log *logged) *ratelimit.Limit {
+func instance(t testing.TB, m model.RedisStore, s ratelimit.Settings, log *logged) *ratelimit.Limit {
 	t.Helper()
 	s.Store = &model.Store{Name: "main", Redis: m}
 	s.Log = slog.New(slog.NewTextHandler(log, nil))
