@@ -26,7 +26,7 @@ type RateOptions struct {
 	Tiers     config.Map[TierOptions] `config:"tiers" doc:"other numbers for some, by name"`
 	TierBy    *config.LimitKey        `config:"tier_by" doc:"what names the tier of a request; one that is not among tiers has the numbers above" default:"the tier of the consumer"`
 	Store     config.StoreName        `config:"store" doc:"where what is used up is kept: memory, or a store that all instances share" default:"memory"`
-	Sync      string                  `config:"sync" doc:"with a store: exact, each decision is the store's"`
+	Sync      string                  `config:"sync" enum:"exact|lease" doc:"with a store: exact, each decision is the store's; lease, each instance takes portions of what is there ahead of need, so that most decisions ask nobody"`
 	OnFailure string                  `config:"on_store_failure" enum:"local|allow|deny" doc:"while the store does not answer: local, each instance enforces its share by itself; allow, all pass; deny, all are 503" default:"local"`
 	Mode      string                  `config:"mode" enum:"enforce|shadow" doc:"whether what is too much is refused, or only counted"`
 	MaxKeys   int                     `config:"max_keys" doc:"how many keys are remembered; past it those that were not seen lately are forgotten"`
@@ -38,6 +38,12 @@ type TierOptions struct {
 	Rate  config.Rate `config:"rate,required" doc:"how much is let through"`
 	Burst *int64      `config:"burst" doc:"how much of it at once, with token_bucket" default:"the number of rate"`
 }
+
+// How a limit with a store keeps to it.
+const (
+	syncExact = "exact"
+	syncLease = "lease"
+)
 
 // maxKeys is how many keys a limit remembers where nothing is said.
 const maxKeys = 100_000
@@ -55,6 +61,7 @@ type rateLimit struct {
 	MaxKeys  int
 
 	Store     string // a name of Gateway.Stores; empty: memory
+	Lease     bool
 	OnFailure string
 }
 
@@ -62,7 +69,7 @@ type rateLimit struct {
 // of each key outlives reloads.
 func Rate() pipeline.Kind {
 	return pipeline.NewKind("rate_limit", func() *RateOptions {
-		return &RateOptions{Algorithm: ratelimit.TokenBucket, Cost: 1, Store: config.Memory, Sync: "exact", Mode: "enforce", MaxKeys: maxKeys}
+		return &RateOptions{Algorithm: ratelimit.TokenBucket, Cost: 1, Store: config.Memory, Sync: syncExact, Mode: "enforce", MaxKeys: maxKeys}
 	}, validateRate, buildRate)
 }
 
@@ -97,16 +104,15 @@ func validateRate(o *RateOptions, report model.Report) rateLimit {
 // store takes where the limit is kept.
 func (l *rateLimit) store(o *RateOptions, report model.Report) {
 	switch {
-	case o.Sync == "lease":
-		report("sync", "sync: lease is not supported yet", "write exact, or leave it out")
-	case o.Sync != "exact":
-		report("sync", fmt.Sprintf("sync must be exact, not %q", o.Sync), "")
+	case o.Store == config.Memory && o.Sync == syncLease:
+		report("sync", "sync: lease needs a store", "remove it, or name a store with store")
 	case o.Store == config.Memory && o.OnFailure != "":
 		report("on_store_failure", "on_store_failure needs a store", "remove it, or name a store with store")
 	}
 	if o.Store == config.Memory {
 		return
 	}
+	l.Lease = o.Sync == syncLease
 	if l.Store, l.OnFailure = string(o.Store), o.OnFailure; l.OnFailure == "" {
 		l.OnFailure = ratelimit.FailLocal
 	}
@@ -135,7 +141,7 @@ type rateGate struct {
 func buildRate(site *pipeline.Site, l rateLimit) pipeline.Middleware {
 	settings := ratelimit.Settings{
 		Identity: site.Identity() + "\n" + model.Text(l.Keys), Name: l.Name, Strategy: l.Strategy,
-		Quota: l.Quota, Tiers: l.Tiers, Cost: l.Cost, MaxKeys: l.MaxKeys, OnFailure: l.OnFailure, Log: site.Log,
+		Quota: l.Quota, Tiers: l.Tiers, Cost: l.Cost, MaxKeys: l.MaxKeys, Lease: l.Lease, OnFailure: l.OnFailure, Log: site.Log,
 	}
 	if settings.Name == "" {
 		settings.Name = site.Identity()
