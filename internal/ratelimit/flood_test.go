@@ -11,12 +11,12 @@ import (
 	"sluice/internal/ratelimit"
 )
 
-var floodKeys = flag.Int("flood", 200_000, "how many keys come by while memory is measured")
+var floodKeys = flag.Int("flood", 20_000, "how many keys come by while memory is measured")
 
 // TestFlood holds the memory of a limit to what its keys may take, while many times as
 // many come by, whichever algorithm: a client that invents keys cannot make it grow.
 func TestFlood(t *testing.T) {
-	const most = 20_000
+	const most = 5_000
 	for _, test := range []struct {
 		strategy string
 		each     int64 // bytes, at most, of each key that is remembered

@@ -195,14 +195,16 @@ func (s *slot) under(rule Rule, now time.Duration) State {
 		if c != nil && c.rule == rule {
 			return c.State
 		}
-		next := &cell{rule: rule}
+		var next State
 		if c == nil {
-			next.State = rule.New()
+			next = rule.New()
 		} else {
-			next.State = rule.Adopt(c.State, now)
+			next = rule.Adopt(c.State, now)
 		}
-		if s.cell.CompareAndSwap(c, next) {
-			return next.State
+		home := next.home()
+		home.rule, home.State = rule, next
+		if s.cell.CompareAndSwap(c, home) {
+			return next
 		}
 	}
 }

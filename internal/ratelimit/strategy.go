@@ -46,6 +46,9 @@ type State interface {
 	Take(now time.Duration, cost int64) resilience.Verdict
 	// Idle tells whether it is as good as a new one.
 	Idle(now time.Duration) bool
+	// home is the cell of the state, which lies in it: so both are in one place of memory,
+	// of many that are in no cache.
+	home() *cell
 }
 
 //go:embed script/token_bucket.lua
@@ -87,12 +90,13 @@ func StrategyNamed(name string) Strategy {
 type bucketRule struct{ filling *resilience.Filling }
 
 type bucket struct {
-	*resilience.Bucket
+	cell cell
+	resilience.Bucket
 	filling *resilience.Filling
 }
 
 // New returns a full bucket.
-func (r *bucketRule) New() State { return &bucket{new(resilience.Bucket), r.filling} }
+func (r *bucketRule) New() State { return &bucket{filling: r.filling} }
 
 // Adopt returns a bucket that is as full.
 func (r *bucketRule) Adopt(s State, now time.Duration) State {
@@ -100,7 +104,9 @@ func (r *bucketRule) Adopt(s State, now time.Duration) State {
 	if !ok {
 		panic("BUG: a state of another strategy")
 	}
-	return &bucket{old.Fitted(old.filling, r.filling, now), r.filling}
+	next := &bucket{filling: r.filling}
+	next.Fit(&old.Bucket, old.filling, r.filling, now)
+	return next
 }
 
 // Take takes tokens.
@@ -111,15 +117,18 @@ func (b *bucket) Take(now time.Duration, cost int64) resilience.Verdict {
 // Idle tells whether the bucket is full.
 func (b *bucket) Idle(now time.Duration) bool { return b.Full(now) }
 
+func (b *bucket) home() *cell { return &b.cell }
+
 type windowRule struct{ quota resilience.Quota }
 
 type window struct {
-	*resilience.Ring
+	cell cell
+	resilience.Ring
 	quota *resilience.Quota
 }
 
 // New returns an empty window.
-func (r *windowRule) New() State { return &window{new(resilience.Ring), &r.quota} }
+func (r *windowRule) New() State { return &window{quota: &r.quota} }
 
 // Adopt returns a window that is as full.
 func (r *windowRule) Adopt(s State, now time.Duration) State {
@@ -127,7 +136,9 @@ func (r *windowRule) Adopt(s State, now time.Duration) State {
 	if !ok {
 		panic("BUG: a state of another strategy")
 	}
-	return &window{old.Fitted(old.quota, &r.quota, now), &r.quota}
+	next := &window{quota: &r.quota}
+	next.Fit(&old.Ring, old.quota, &r.quota, now)
+	return next
 }
 
 // Take takes room.
@@ -137,3 +148,5 @@ func (w *window) Take(now time.Duration, cost int64) resilience.Verdict {
 
 // Idle tells whether the window is empty.
 func (w *window) Idle(now time.Duration) bool { return w.Empty(w.quota, now) }
+
+func (w *window) home() *cell { return &w.cell }

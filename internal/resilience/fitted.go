@@ -5,22 +5,18 @@ import (
 	"time"
 )
 
-// Fitted returns a bucket of another filling that is as full as this one, as a share.
-// This one stays as it is, for whoever still has the other filling.
-func (b *Bucket) Fitted(from, to *Filling, now time.Duration) *Bucket {
-	next := new(Bucket)
-	next.full.Store(b.full.Load())
-	next.Refit(from, to, now)
-	return next
+// Fit makes a new bucket as full in its filling as another is in that one's, as a share.
+// The other stays as it is, for whoever still has it.
+func (b *Bucket) Fit(other *Bucket, from, to *Filling, now time.Duration) {
+	b.full.Store(other.full.Load())
+	b.Refit(from, to, now)
 }
 
-// Fitted returns a ring of another quota that is as full as this one, as Refit has it.
-// This one stays as it is, for whoever still has the other quota.
-func (r *Ring) Fitted(from, to *Quota, now time.Duration) *Ring {
-	next := new(Ring)
-	r.mu.Lock()
-	next.groups, next.first, next.used, next.total = slices.Clone(r.groups), r.first, r.used, r.total
-	r.mu.Unlock()
-	next.Refit(from, to, now)
-	return next
+// Fit makes a new ring as full in its quota as another is in that one's, as Refit has it.
+// The other stays as it is, for whoever still has it.
+func (r *Ring) Fit(other *Ring, from, to *Quota, now time.Duration) {
+	other.mu.Lock()
+	r.groups, r.first, r.used, r.total = slices.Clone(other.groups), other.first, other.used, other.total
+	other.mu.Unlock()
+	r.Refit(from, to, now)
 }

@@ -5,18 +5,20 @@ import (
 	"time"
 )
 
-func TestFitted(t *testing.T) {
+func TestFit(t *testing.T) {
 	now := time.Minute
 	from, to := Quota{10, time.Second, 10}, Quota{100, time.Hour, 100}
 	slow, fast := NewFilling(from), NewFilling(to)
-	var bucket Bucket
-	var ring Ring
+	var bucket, nextBucket Bucket
+	var ring, nextRing Ring
 	bucket.Take(slow, now, 5)
 	ring.Take(&from, now, 5)
-	if v := bucket.Fitted(slow, fast, now).Take(fast, now, 50); !v.Allowed || v.Remaining != 0 {
+	nextBucket.Fit(&bucket, slow, fast, now)
+	if v := nextBucket.Take(fast, now, 50); !v.Allowed || v.Remaining != 0 {
 		t.Errorf("a bucket that is half full is %+v in another filling", v)
 	}
-	if v := ring.Fitted(&from, &to, now).Take(&to, now, 50); !v.Allowed || v.Remaining != 0 {
+	nextRing.Fit(&ring, &from, &to, now)
+	if v := nextRing.Take(&to, now, 50); !v.Allowed || v.Remaining != 0 {
 		t.Errorf("a ring that is half full is %+v in another quota", v)
 	}
 	if a, b := bucket.Take(slow, now, 5), ring.Take(&from, now, 5); !a.Allowed || !b.Allowed {
