@@ -27,9 +27,3 @@ func (s *Store) Refresh(ctx context.Context) {
 		cluster.ReloadState(ctx)
 	}
 }
-
-// Sharded tells whether the keys are on several servers.
-func (s *Store) Sharded() bool {
-	_, ok := s.Redis.(*redis.ClusterClient)
-	return ok
-}
