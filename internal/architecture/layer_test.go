@@ -51,14 +51,15 @@ var table = map[string]place{
 	"internal/provider":      {layer: 2},
 	"internal/provider/file": {layer: 2, over: "internal/provider"},
 
-	"internal/middleware/access":  {layer: 3},
-	"internal/middleware/auth":    {layer: 3},
-	"internal/middleware/edit":    {layer: 3},
-	"internal/middleware/grpc":    {layer: 3},
-	"internal/middleware/limit":   {layer: 3},
-	"internal/middleware/traffic": {layer: 3},
-	"internal/proxy":              {layer: 3},
-	"internal/answer":             {layer: 3},
+	"internal/middleware/access":   {layer: 3},
+	"internal/middleware/auth":     {layer: 3},
+	"internal/middleware/edit":     {layer: 3},
+	"internal/middleware/external": {layer: 3},
+	"internal/middleware/grpc":     {layer: 3},
+	"internal/middleware/limit":    {layer: 3},
+	"internal/middleware/traffic":  {layer: 3},
+	"internal/proxy":               {layer: 3},
+	"internal/answer":              {layer: 3},
 
 	"internal/snapshot": {layer: 4},
 	"internal/admin":    {layer: 5},
@@ -116,9 +117,10 @@ func importsPointDown(p *pkg, report func(token.Pos, string)) {
 
 // knowHTTP are the packages that may know net/http: the two adapters, the
 // HTTP/2 connection that serves one of them by http.Handler, acme, whose library
-// asks a directory by an http.Client, keyset, which asks issuers by one, the admin API,
-// and the commands that talk to it. All others know internal/message.
-var knowHTTP = map[string]bool{"internal/acme": true, "internal/h2": true, "internal/keyset": true, "internal/server": true, "internal/transport": true, "internal/admin": true, "cmd/sluice": true}
+// asks a directory by an http.Client, keyset and external, which ask issuers and
+// authorization services by one, the admin API, and the commands that talk to it. All
+// others know internal/message.
+var knowHTTP = map[string]bool{"internal/acme": true, "internal/h2": true, "internal/keyset": true, "internal/middleware/external": true, "internal/server": true, "internal/transport": true, "internal/admin": true, "cmd/sluice": true}
 
 func netHTTPStaysAtTheBorder(p *pkg, report func(token.Pos, string)) {
 	if knowHTTP[p.path] || table[p.path].test {

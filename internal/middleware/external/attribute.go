@@ -1,0 +1,109 @@
+package external
+
+import (
+	"net/netip"
+	"strings"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	"sluice/internal/message"
+	"sluice/internal/pipeline"
+)
+
+// attributes tell of an exchange as Envoy does: the path has the query, names are in
+// lower case, with the pseudo-fields among them, and bytes that are no UTF-8 are !.
+func attributes(x *pipeline.Exchange, extensions []extension) *authv3.AttributeContext {
+	r := x.Request
+	size := int64(-1)
+	switch {
+	case r.Body == nil:
+		size = 0
+	case r.Length != message.Unknown:
+		size = r.Length
+	}
+	context := &authv3.AttributeContext{
+		Source: &authv3.AttributeContext_Peer{Address: address(netip.AddrPortFrom(x.ClientIP, x.Peer.Port())), Principal: valid(identity(x.ClientCertificate))},
+		Request: &authv3.AttributeContext_Request{
+			Time: timestamppb.New(time.Now()),
+			Http: &authv3.AttributeContext_HttpRequest{
+				Id: x.ID, Method: valid(r.Method), Path: valid(r.Path + r.Query), Host: valid(r.Host), Scheme: r.Scheme, Protocol: string(r.Protocol),
+				Size: size, Headers: headers(x),
+			},
+		},
+	}
+	if x.Local != nil {
+		context.Destination = &authv3.AttributeContext_Peer{Address: address(x.Local())}
+	}
+	if len(extensions) > 0 {
+		context.ContextExtensions = make(map[string]string, len(extensions))
+		for _, e := range extensions {
+			context.ContextExtensions[e.Name] = e.Value
+		}
+	}
+	return context
+}
+
+// headers are the fields of a request by name.
+func headers(x *pipeline.Exchange) map[string]string {
+	r := x.Request
+	all := make(map[string]string, len(r.Fields)+8)
+	for i := range r.Fields {
+		f := &r.Fields[i]
+		if f.ID.OfEngine() && f.ID != message.ContentLength || f.ID == message.ProxyAuthorization {
+			continue
+		}
+		name, between := strings.ToLower(f.Name), ","
+		if f.ID == message.Cookie {
+			between = "; " // RFC 9113 8.2.3
+		}
+		if before, there := all[name]; there {
+			all[name] = before + between + f.Value
+		} else {
+			all[name] = f.Value
+		}
+	}
+	all[":method"], all[":path"], all[":authority"], all[":scheme"] = r.Method, r.Path+r.Query, r.Host, r.Scheme
+	all["x-forwarded-host"], all["x-forwarded-proto"] = forwardedHost(r), forwardedProto(r)
+	if way := forwardedFor(x); way != "" {
+		all["x-forwarded-for"] = way
+	}
+	if client := x.ClientText(); client != "" {
+		all["x-real-ip"] = client
+	}
+	if x.ID != "" {
+		all["x-request-id"] = x.ID
+	}
+	for name, value := range all {
+		all[name] = valid(value)
+	}
+	return all
+}
+
+// valid replaces what the protocol cannot carry.
+func valid(text string) string { return strings.ToValidUTF8(text, "!") }
+
+// identity is the name of a certificate that Envoy would take.
+func identity(c *message.ClientCertificate) string {
+	switch {
+	case c == nil:
+		return ""
+	case len(c.URIs) > 0:
+		return c.URIs[0]
+	case len(c.DNS) > 0:
+		return c.DNS[0]
+	}
+	return c.Subject
+}
+
+// address is nil on a Unix socket.
+func address(a netip.AddrPort) *corev3.Address {
+	if !a.Addr().IsValid() {
+		return nil
+	}
+	return &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
+		Address: a.Addr().Unmap().WithZone("").String(), PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: uint32(a.Port())},
+	}}}
+}

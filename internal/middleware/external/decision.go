@@ -1,0 +1,132 @@
+package external
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+
+	"golang.org/x/net/http/httpguts"
+
+	"sluice/internal/message"
+	"sluice/internal/pipeline"
+)
+
+// decision is what a service has said. It may be remembered, so nobody changes it.
+type decision struct {
+	allowed bool
+	// Of one that allows: what becomes of the request and of its response.
+	request  []edit
+	query    []parameter
+	response []edit
+	who      *pipeline.Principal // nil: it does not say
+	// Of one that refuses: the answer.
+	status int
+	fields message.Fields
+	body   string
+
+	fleeting bool // not to be remembered
+}
+
+// edit changes the lines of one name.
+type edit struct {
+	how         how
+	name, value string
+}
+
+type how int
+
+const (
+	replace  how = iota // whatever there is
+	add                 // a further line
+	addNew              // where there is none
+	replaced            // where there is one
+	remove
+)
+
+// parameter is a value that a parameter of the query gets, or the end of it.
+type parameter struct {
+	name, value string
+	remove      bool
+}
+
+// apply edits fields.
+func apply(edits []edit, fields *message.Fields) {
+	for i := range edits {
+		e := &edits[i]
+		_, there := fields.Find(e.name)
+		switch {
+		case e.how == remove:
+			dropAlike(fields, e.name)
+		case e.how == replace, e.how == replaced && there:
+			dropAlike(fields, e.name)
+			fields.Add(e.name, e.value)
+		case e.how == add, e.how == addNew && !there:
+			fields.Add(e.name, e.value)
+		}
+	}
+}
+
+// dropAlike drops the fields of a name, and those that differ from it only by _ for -,
+// which many servers take for it.
+func dropAlike(fields *message.Fields, name string) {
+	fields.DeleteFunc(func(f message.Field) bool { return alike(f.Name, name) })
+}
+
+func alike(a, b string) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	return strings.EqualFold(a, b) || strings.EqualFold(strings.ReplaceAll(a, "_", "-"), strings.ReplaceAll(b, "_", "-"))
+}
+
+// editable tells whether a service may change a field: what it may not belongs to the
+// connection, or is what routing went by.
+func editable(name string) bool {
+	id := message.Lookup(name)
+	return httpguts.ValidHeaderFieldName(name) && !id.OfEngine() && id != message.Host
+}
+
+// identify takes who the client is from what a service has said.
+func (d *decision) identify(consumer, groups string, values func(name string) []string) {
+	var who pipeline.Principal
+	if consumer != "" {
+		for _, value := range values(consumer) {
+			who.Name = value
+		}
+	}
+	if groups != "" {
+		for _, value := range values(groups) {
+			for group := range strings.SplitSeq(value, ",") {
+				if group = strings.TrimSpace(group); group != "" {
+					who.Groups = append(who.Groups, group)
+				}
+			}
+		}
+	}
+	if who.Name != "" || who.Groups != nil {
+		d.who = &who
+	}
+}
+
+// rewriteQuery gives parameters of a query their new values; others stay as they came.
+func rewriteQuery(query string, parameters []parameter) string {
+	if len(parameters) == 0 {
+		return query
+	}
+	var kept []string
+	for pair := range strings.SplitSeq(strings.TrimPrefix(query, "?"), "&") {
+		name, _, _ := strings.Cut(pair, "=")
+		if pair != "" && !slices.ContainsFunc(parameters, func(p parameter) bool { return message.ParameterIs(name, p.name) }) {
+			kept = append(kept, pair)
+		}
+	}
+	for _, p := range parameters {
+		if !p.remove {
+			kept = append(kept, url.QueryEscape(p.name)+"="+url.QueryEscape(p.value))
+		}
+	}
+	if len(kept) == 0 {
+		return ""
+	}
+	return "?" + strings.Join(kept, "&")
+}

@@ -1,0 +1,125 @@
+package external
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"sluice/internal/lease"
+	"sluice/internal/message"
+	"sluice/internal/model"
+	"sluice/internal/pipeline"
+)
+
+// gate asks for one place in a chain.
+type gate struct {
+	*settings
+
+	target *target
+	cache  *cache // nil: nothing is remembered
+}
+
+func build(site *pipeline.Site, s *settings) pipeline.Middleware {
+	g := &gate{settings: s}
+	g.target = lease.Acquire(site.Leases, "external auth\n"+digestOf(s.HTTP, s.GRPC, s.Timeout), func() *target { return newTarget(s, site.Log) })
+	if s.Cache != nil {
+		identity := "external auth's decisions\n" + site.Identity() + "\n" + digestOf(s)
+		g.cache = lease.Acquire(site.Leases, identity, func() *cache { return newCache(s.Cache.Max) })
+	}
+	return func(next pipeline.Handler) pipeline.Handler {
+		return pipeline.HandlerFunc(func(x *pipeline.Exchange) error { return g.serve(x, next) })
+	}
+}
+
+func (g *gate) serve(x *pipeline.Exchange, next pipeline.Handler) error {
+	for _, name := range g.Drop {
+		dropAlike(&x.Request.Fields, name)
+	}
+	d, err := g.decide(x)
+	switch {
+	case err != nil && x.Context().Err() != nil:
+		return context.Cause(x.Context())
+	case err != nil && g.Allow:
+		return next.Serve(x)
+	case err != nil:
+		return pipeline.NewError(pipeline.AuthUnavailable, err)
+	case !d.allowed:
+		return d.refuse(x)
+	}
+	apply(d.request, &x.Request.Fields)
+	x.Request.Query = rewriteQuery(x.Request.Query, d.query)
+	if d.who != nil {
+		x.Authenticate(d.who)
+	}
+	if err := next.Serve(x); err != nil {
+		e := pipeline.AsError(err)
+		apply(d.response, &e.Fields)
+		return e
+	}
+	apply(d.response, &x.Response.Fields)
+	return nil
+}
+
+// decide is what the service says, or has said of a request that is alike.
+func (g *gate) decide(x *pipeline.Exchange) (*decision, error) {
+	q := g.target.decider.question(x)
+	var key digest
+	if g.cache != nil {
+		key = g.keyOf(x, q)
+		if d := g.cache.get(key, time.Now()); d != nil {
+			return d, nil
+		}
+	}
+	until := time.Now().Add(g.Timeout)
+	if !x.Until.IsZero() && x.Until.Before(until) {
+		until = x.Until
+	}
+	var d *decision
+	var err error
+	x.Wait(func() {
+		ctx, cancel := context.WithDeadline(x.Context(), until)
+		defer cancel()
+		d, err = g.target.ask(ctx, g.settings, q)
+	})
+	if err == nil && g.cache != nil && !d.fleeting {
+		g.cache.put(key, d, time.Now().Add(g.Cache.TTL))
+	}
+	return d, err
+}
+
+var errRefused = errors.New("the authorization service refuses the request")
+
+// refuse answers as the service says; a call of gRPC is told by its status.
+func (d *decision) refuse(x *pipeline.Exchange) error {
+	if pipeline.CallOf(x.Request) == 0 {
+		x.Response = &message.Response{Status: d.status, Fields: d.fields.Clone()}
+		if d.body != "" {
+			x.Response.Body, x.Response.Length = message.Text(d.body), int64(len(d.body))
+		}
+		return nil
+	}
+	word := pipeline.Forbidden
+	switch {
+	case d.status == 401:
+		word = pipeline.Unauthenticated
+	case d.status >= 500:
+		word = pipeline.AuthUnavailable
+	}
+	e := pipeline.NewError(word, errRefused)
+	for _, f := range d.fields {
+		if f.ID == message.WWWAuthenticate || f.ID == message.SetCookie {
+			e.Fields = append(e.Fields, f)
+		}
+	}
+	return e
+}
+
+// digestOf is settings as an identity that tells nothing of the keys in them.
+func digestOf(parts ...any) string {
+	h := newHash()
+	for _, part := range parts {
+		h.text(model.Text(part))
+	}
+	sum := h.sum()
+	return string(sum[:])
+}
