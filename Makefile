@@ -84,6 +84,7 @@ bench: build ## measure beside nginx, HAProxy, Caddy and others (ROUNDS, DURATIO
 microbench: ## run the benchmarks of the packages (BENCH, BENCHTIME, BENCHPKG)
 	@scripts/machine
 	go test -run='^$$' -bench='$(BENCH)' -benchtime=$(BENCHTIME) -benchmem $(BENCHPKG)
+	$(if $(filter ./... ./internal/ratelimit,$(BENCHPKG)),go -C bench run ./decision)
 
 profile: ## record where processor time goes under one load (PROFILE: options of scripts/profile)
 	scripts/profile $(PROFILE)
