@@ -101,7 +101,7 @@ var (
 	requireLine = regexp.MustCompile(`(?m)^(?:require |\t)(\S+) v\S+( // indirect)?$`)
 )
 
-// asked lists the modules that a module file asks for itself: those required
+// asked lists the modules of others that a module file asks for itself: those required
 // directly, and those of its tools.
 func asked(text string) (names []string) {
 	for _, tool := range toolLine.FindAllStringSubmatch(text, -1) {
@@ -109,7 +109,7 @@ func asked(text string) (names []string) {
 		names = append(names, name)
 	}
 	for _, require := range requireLine.FindAllStringSubmatch(text, -1) {
-		if require[2] == "" {
+		if require[2] == "" && require[1] != "sluice" { // what is measured is no dependency
 			names = append(names, require[1])
 		}
 	}
