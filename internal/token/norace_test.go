@@ -1,0 +1,5 @@
+//go:build !race
+
+package token
+
+const manyTokens = 1_000_000
