@@ -2,7 +2,9 @@ package app
 
 import (
 	"sluice/internal/middleware/access"
+	"sluice/internal/middleware/auth"
 	"sluice/internal/middleware/edit"
+	"sluice/internal/middleware/external"
 	"sluice/internal/middleware/grpc"
 	"sluice/internal/middleware/limit"
 	"sluice/internal/pipeline"
@@ -16,7 +18,15 @@ func Kinds() []pipeline.Kind {
 		limit.Rate(),
 		limit.Concurrency(),
 		limit.Body(),
+		auth.JWT(),
+		auth.APIKeys(),
+		auth.Basic(),
+		auth.HMAC(),
+		auth.Certificate(),
 		access.IPFilter(),
+		external.Auth(),
+		access.RBAC(),
+		access.CORS(),
 		grpc.Web(),
 	}
 }
