@@ -45,8 +45,9 @@ func late(err error) bool {
 	case pipeline.UpstreamConnect: // no more than a full backlog, unless it was refused
 		var slow interface{ Timeout() bool }
 		return errors.Is(e.Err, os.ErrDeadlineExceeded) || errors.As(e.Err, &slow) && slow.Timeout()
+	default:
+		return false
 	}
-	return false
 }
 
 // statusOf is the status of a response or, of a call that ended without a message, the one
