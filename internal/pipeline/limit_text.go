@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -17,6 +18,9 @@ func (s *LimitStatus) Numbers() string {
 	if s.Max > 0 {
 		parts = append(parts, fmt.Sprint(s.Max, " at once"))
 	}
+	if len(s.Adaptive) > 0 {
+		parts = append(parts, "now "+s.found())
+	}
 	if s.Algorithm != "" {
 		parts = append(parts, s.Algorithm)
 	}
@@ -24,6 +28,19 @@ func (s *LimitStatus) Numbers() string {
 		parts = append(parts, s.Mode)
 	}
 	return strings.Join(parts, ", ")
+}
+
+// found is what an adaptive limit lets through at once now: of each key that is shown
+// alike, or from the least of them to the most.
+func (s *LimitStatus) found() string {
+	least, most := s.Adaptive[0].Limit, s.Adaptive[0].Limit
+	for _, a := range s.Adaptive {
+		least, most = min(least, a.Limit), max(most, a.Limit)
+	}
+	if least == most {
+		return strconv.Itoa(least)
+	}
+	return fmt.Sprintf("%d to %d", least, most)
 }
 
 // String says how the store is, in a few words for people; nil is memory.

@@ -25,6 +25,8 @@ func TestLimitText(t *testing.T) {
 			"10/m", "main does not answer: deny",
 		},
 		{pipeline.LimitStatus{Max: 20}, "20 at once", "memory"},
+		{pipeline.LimitStatus{Max: 20, Adaptive: []pipeline.AdaptiveStatus{{Limit: 7}}}, "20 at once, now 7", "memory"},
+		{pipeline.LimitStatus{Adaptive: []pipeline.AdaptiveStatus{{Limit: 7}, {Limit: 3}, {Limit: 5}}}, "now 3 to 7", "memory"},
 	} {
 		if got := test.status.Numbers(); got != test.numbers {
 			t.Errorf("the numbers are %q, want %q", got, test.numbers)
