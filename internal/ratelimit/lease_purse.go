@@ -213,11 +213,12 @@ func (p *purse) arrive(now time.Duration, n need, a answer) {
 	w := &word{left: a.left, reset: now + a.reset, retry: now + a.retry, cost: n.unit}
 	early := *w
 	p.word.Store(&early) // nobody is refused before what came is in hand
+	if a.taken == 0 {
+		w.cost = n.least
+		a.retry = max(a.retry, time.Millisecond) // also of more than there ever is
+	}
 	if a.retry > 0 {
 		w.until = now + min(time.Second, a.retry+jitter(min(a.again-a.retry, ahead/2)))
-		if a.taken == 0 {
-			w.cost = n.least
-		}
 	}
 	p.taken += a.taken
 	rest := p.serve(now, w, a.taken)

@@ -50,14 +50,19 @@ func (d database) used(t *testing.T, n int64) int64 {
 	return n - int64(left)
 }
 
-// portioned has a limit let 20 through, and returns what it has in hand then.
-func (d database) portioned(t *testing.T, l *ratelimit.Limit, n int64) (inHand int64) {
+// portioned lets requests pass until the limit has something in hand. It returns how many
+// have passed, and how much that is.
+func (d database) portioned(t *testing.T, l *ratelimit.Limit, n int64) (passed int, inHand int64) {
 	t.Helper()
-	for range 20 {
-		decided(t, l, "k", 1)
-	}
-	redistest.Until(t, "something is in hand", func() bool { inHand = d.used(t, n) - 20; return inHand > 0 })
-	return inHand
+	redistest.Until(t, "something is in hand", func() bool {
+		for range 10 {
+			decided(t, l, "k", 1)
+			passed++
+		}
+		inHand = d.used(t, n) - int64(passed)
+		return inHand > 0
+	})
+	return passed, inHand
 }
 
 // drained takes from a limit until so many have passed, and no more do.
@@ -95,8 +100,8 @@ func TestLeaseGoesBack(t *testing.T) {
 	eachLeased(t, func(b bed) {
 		t, d, strategy := b.t, b.d, b.strategy
 		s := leased(strategy, 400)
-		d.portioned(t, d.instance(t, s, new(logged)), 400)
-		drained(t, d.instance(t, s, new(logged)), "k", 380)
+		passed, _ := d.portioned(t, d.instance(t, s, new(logged)), 400)
+		drained(t, d.instance(t, s, new(logged)), "k", 400-passed)
 	})
 }
 
@@ -107,14 +112,14 @@ func TestLeaseOfAForgottenKey(t *testing.T) {
 		s := leased(strategy, 400)
 		s.MaxKeys = 1
 		l := d.instance(t, s, new(logged))
-		d.portioned(t, l, 400)
+		passed, _ := d.portioned(t, l, 400)
 		if v := decided(t, l, "another", 1); !v.Allowed {
 			t.Errorf("another key: %+v", v)
 		}
 		if _, evicted := l.Keys(); evicted != 1 {
 			t.Errorf("%d keys were forgotten", evicted)
 		}
-		drained(t, d.instance(t, s, new(logged)), "k", 380)
+		drained(t, d.instance(t, s, new(logged)), "k", 400-passed)
 	})
 }
 
@@ -129,14 +134,10 @@ func TestLeaseEnds(t *testing.T) {
 		if err := set.Commit(); err != nil {
 			t.Fatal(err)
 		}
-		inHand := d.portioned(t, l, 400)
-		began := time.Now()
+		passed, _ := d.portioned(t, l, 400)
 		set.Release()
-		redistest.Until(t, "all has gone back", func() bool { return d.used(t, 400) == 20 })
-		if took := time.Since(began); took > 900*time.Millisecond { // it would be too old by then
-			t.Logf("%d went back after %v", inHand, took)
-		}
-		drained(t, d.instance(t, s, new(logged)), "k", 380)
+		redistest.Until(t, "all has gone back", func() bool { return d.used(t, 400) == int64(passed) })
+		drained(t, d.instance(t, s, new(logged)), "k", 400-passed)
 	})
 }
 
@@ -165,18 +166,8 @@ func TestLeaseOfOtherNumbers(t *testing.T) {
 			t.Cleanup(set.Release)
 			return l
 		}
-		d.portioned(t, acquire(40), 40)
-		many := acquire(400)
-		passed := 0
-		for range 100 {
-			if decided(t, many, "k", 1).Allowed {
-				passed++
-			}
-		}
-		if passed != 100 {
-			t.Errorf("%d of the 200 that are left have passed", passed)
-		}
-		drained(t, many, "k", 100)
+		passed, _ := d.portioned(t, acquire(40), 40)
+		drained(t, acquire(400), "k", 400-10*passed)
 	})
 }
 
@@ -210,6 +201,22 @@ func TestLeaseCosts(t *testing.T) {
 				}
 			}
 		}
+	})
+}
+
+// TestLeaseOfMoreThanThereIs is refused, and leaves what others need.
+func TestLeaseOfMoreThanThereIs(t *testing.T) {
+	eachLeased(t, func(b bed) {
+		t, d := b.t, b.d
+		l := d.instance(t, leased(b.strategy, 3), new(logged))
+		before := d.calls(t)
+		if v := decided(t, l, "k", 7); v.Allowed || v.Retry <= 0 {
+			t.Errorf("seven of three: %+v", v)
+		}
+		if calls := d.calls(t) - before; calls > 10 {
+			t.Errorf("%d calls for one decision", calls)
+		}
+		drained(t, l, "k", 3)
 	})
 }
 
@@ -268,7 +275,7 @@ func TestLeaseInAnOutage(t *testing.T) {
 		t, d, strategy := b.t, b.d, b.strategy
 		log := new(logged)
 		l := d.instance(t, leased(strategy, 400), log)
-		inHand := d.portioned(t, l, 400)
+		_, inHand := d.portioned(t, l, 400)
 		d.Kill()
 		begun, passed := time.Now(), int64(0)
 		for l.Take(nobody{}, "k", "", 1).Allowed {
