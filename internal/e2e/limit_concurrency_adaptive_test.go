@@ -107,10 +107,10 @@ func (l *steadyLoad) seen(from, to time.Time) seen {
 	return seen{float64(len(took)) / to.Sub(from).Seconds(), took[len(took)*99/100]}
 }
 
-// TestAdaptiveConcurrency: an endpoint gets more than it can do, loses four fifths of
+// TestLimitAdaptiveConcurrency: an endpoint gets more than it can do, loses four fifths of
 // what it can, and gets them back. What it can do is served, and nobody waits long
 // for it.
-func TestAdaptiveConcurrency(t *testing.T) {
+func TestLimitAdaptiveConcurrency(t *testing.T) {
 	plan := adaptiveTimes()
 	if !*long {
 		t.Parallel() // it waits most of the time

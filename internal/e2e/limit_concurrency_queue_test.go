@@ -93,9 +93,9 @@ func (q *queued) guest(t *testing.T, d *dialect, client transport, path string) 
 	return v
 }
 
-// TestQueueLeft: a client that leaves while it waits frees its place in the queue for
+// TestLimitQueueLeft: a client that leaves while it waits frees its place in the queue for
 // others, and never reaches the endpoint.
-func TestQueueLeft(t *testing.T) {
+func TestLimitQueueLeft(t *testing.T) {
 	q := startQueued(t, "{max: 1, queue: 3, queue_timeout: 10m}")
 	for _, d := range dialects() {
 		t.Run(d.name, func(t *testing.T) {
@@ -135,8 +135,8 @@ func TestQueueLeft(t *testing.T) {
 	}
 }
 
-// TestQueueLeftInTurn: clients leave as their turns come. No place is lost with them.
-func TestQueueLeftInTurn(t *testing.T) {
+// TestLimitQueueLeftInTurn: clients leave as their turns come. No place is lost with them.
+func TestLimitQueueLeftInTurn(t *testing.T) {
 	const clients, places = 200, 2
 	q := startQueued(t, fmt.Sprintf("{max: %d, queue: %d, queue_timeout: 10m}", places, clients))
 	for _, d := range dialects() {
