@@ -91,7 +91,7 @@ func (s *Server) run(arguments ...string) {
 	Until(s.t, "redis-server answers", func() bool {
 		select {
 		case <-ended:
-			log, _ := os.ReadFile(filepath.Join(s.Dir, "log")) //nolint:errcheck // it may have written none
+			log, _ := os.ReadFile(filepath.Join(s.Dir, "log")) // it may have written none
 			s.t.Fatalf("redis-server has ended: %s", log)
 		default:
 		}
@@ -148,7 +148,7 @@ func Until(t testing.TB, what string, condition func() bool) {
 // FreeAddress is an address of this machine that nobody listens on.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,6 +157,6 @@ func FreeAddress(t testing.TB) string {
 }
 
 func port(address string) string {
-	_, port, _ := net.SplitHostPort(address) //nolint:errcheck // it is a listener's
+	_, port, _ := net.SplitHostPort(address) // it is a listener's
 	return port
 }

@@ -56,7 +56,7 @@ func newLossy(t *testing.T, server string) *lossy {
 }
 
 func (l *lossy) pass(client net.Conn, address string) {
-	defer client.Close() //nolint:errcheck // the client sees that it is gone
+	defer client.Close() // the client sees that it is gone
 	server, err := new(net.Dialer).DialContext(context.Background(), "tcp", address)
 	if err != nil {
 		return
