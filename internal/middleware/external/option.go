@@ -139,7 +139,7 @@ func validateCache(o *Options, report model.Report) *cacheSettings {
 	}
 	switch {
 	case o.Cache.Key == nil && o.GRPC != nil:
-		report("cache", "cache needs the key key with grpc: the service is told all of the request, so that no two are alike", "write key: [header:Authorization, method, path], or whatever decisions depend on")
+		report("cache", "with grpc the cache needs a key: the service is told all of a request, and no two are alike", "write key: [header:Authorization, method, path], or whatever decisions depend on")
 	case o.Cache.Key != nil && len(o.Cache.Key) == 0:
 		report("cache.key", "cache.key is an empty list, so that one decision would stand for all", "name what decisions depend on")
 	}

@@ -1,0 +1,68 @@
+package external_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestProblems(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "bad.pem"), []byte("nothing"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for options, want := range map[string]string{
+		`{http: {url: "http://auth.test/check"}}`:                                        "",
+		`{grpc: {address: "auth.test:9000"}, timeout: 250ms, on_failure: allow}`:         "",
+		`{grpc: {address: "unix:/run/auth"}, cache: {ttl: 1m, key: [method, header:A]}}`: "",
+		`{}`: "it.yaml:3:89: external_auth does not say whom to ask (write http: {url: …} or grpc: {address: HOST:PORT})",
+		`{http: {url: "http://a.test"}, grpc: {address: "a.test:1"}}`: "external_auth has both http and grpc",
+		`{http: {}}`:                                               "http needs the key url",
+		`{grpc: {}}`:                                               "grpc needs the key address",
+		`{http: {url: auth.test}}`:                                 "http.url must be a URL such as http://auth.internal:8080/check",
+		`{http: {url: "ftp://a"}}`:                                 "http.url must be a URL",
+		`{http: {url: "http://"}}`:                                 "http.url must be a URL",
+		`{http: {url: "http://a b"}}`:                              "http.url must be a URL",
+		`{http: {url: "http://u:p@a.test"}}`:                       "http.url has a user in it, which would take the place of the client's own",
+		`{http: {url: "http://a.test/#x"}}`:                        "http.url has a fragment",
+		`{http: {url: "http://a.test", tls: {}}}`:                  "http.tls is for https",
+		`{http: {url: "http://a.test", request_headers: ["A B"]}}`: `http.request_headers[0] must be the name of a header field, not "A B"`,
+		`{http: {url: "http://a.test", request_headers: [x-forwarded-uri]}}`:  "x-forwarded-uri is set by the gateway, and told anyway",
+		`{http: {url: "http://a.test", request_headers: [X-Request-ID]}}`:     "X-Request-ID is set by the gateway, and told anyway",
+		`{http: {url: "http://a.test", request_headers: [Connection]}}`:       "Connection belongs to the connection",
+		`{http: {url: "http://a.test", response_headers: [Host]}}`:            "Host belongs to the connection",
+		`{http: {url: "http://a.test", response_headers: [Content-Length]}}`:  "Content-Length belongs to the connection",
+		`{http: {url: "http://a.test", client_headers: [Transfer-Encoding]}}`: "Transfer-Encoding belongs to the connection",
+		`{grpc: {address: "http://a.test:1"}}`:                                "grpc.address must be host:port or unix:PATH",
+		`{grpc: {address: a.test}}`:                                           "grpc.address must be host:port or unix:PATH",
+		`{grpc: {address: ":9000"}}`:                                          "grpc.address must be host:port or unix:PATH",
+		`{grpc: {address: "a.test:0"}}`:                                       "grpc.address must be host:port or unix:PATH",
+		`{grpc: {address: "a.test:99999"}}`:                                   "grpc.address must be host:port or unix:PATH",
+		`{grpc: {address: "a.test:http"}}`:                                    "grpc.address must be host:port or unix:PATH",
+		`{grpc: {address: "unix:run/auth"}}`:                                  "the path of the socket in grpc.address must be absolute",
+		`{grpc: {address: "a.test:1", drop_headers: [""]}}`:                   "grpc.drop_headers[0] must be the name of a header field",
+		`{grpc: {address: "a.test:1", tls: {ca: none.pem}}}`:                  "ca cannot be read",
+		`{grpc: {address: "a.test:1", tls: {ca: bad.pem}}}`:                   "ca: ",
+		`{grpc: {address: "a.test:1", tls: {cert: bad.pem}}}`:                 "cert and key belong together",
+		`{grpc: {address: "a.test:1", tls: {cert: bad.pem, key: bad.pem}}}`:   "cert: ",
+		`{http: {url: "http://a.test"}, timeout: 0}`:                          "with timeout 0 nothing could be asked",
+		`{http: {url: "http://a.test"}, on_failure: maybe}`:                   "on_failure must be deny or allow",
+		`{http: {url: "http://a.test"}, consumer_header: "A B"}`:              `consumer_header must be the name of a header field, not "A B"`,
+		`{http: {url: "http://a.test"}, groups_header: Host}`:                 "Host belongs to the connection",
+		`{http: {url: "http://a.test"}, cache: {}}`:                           "cache needs the key ttl",
+		`{http: {url: "http://a.test"}, cache: {ttl: 0}}`:                     "with ttl 0 nothing would be remembered",
+		`{http: {url: "http://a.test"}, cache: {ttl: 1s, max_entries: 0}}`:    "cache.max_entries must be at least 1, not 0",
+		`{http: {url: "http://a.test"}, cache: {ttl: 1s, key: []}}`:           "cache.key is an empty list, so that one decision would stand for all",
+		`{http: {url: "http://a.test"}, cache: {ttl: 1s, key: [user]}}`:       "cache.key[0] must be method, host, path, query, client_ip, route, consumer, header:NAME or cookie:NAME",
+		`{http: {url: "http://a.test"}, cache: {ttl: 1s, key: ["header:"]}}`:  "cache.key[0] must be method",
+		`{http: {url: "http://a.test"}, cache: {ttl: 1s, key: ["path:x"]}}`:   "cache.key[0] must be method",
+		`{grpc: {address: "a.test:1"}, cache: {ttl: 1s}}`:                     "with grpc the cache needs a key",
+	} {
+		_, problems := resolved(dir, options)
+		got := strings.Join(problems, "|")
+		if want == "" && got != "" || want != "" && !strings.Contains(got, want) {
+			t.Errorf("%s:\n got %s\nwant %s", options, got, want)
+		}
+	}
+}
