@@ -227,7 +227,7 @@ func remoteOf(o *JWTIssuer, path string, report model.Report) *keyset.Settings {
 		}
 	}
 	settings := &keyset.Settings{URL: o.JWKSURL, CA: textOf(o.CA)}
-	if o.CA != nil {
+	if strings.HasPrefix(o.JWKSURL, "https:") && o.CA != nil {
 		if _, fault := pemfile.Authorities(o.CA.Data); fault != nil {
 			report(strings.TrimSuffix(path, "jwks_url")+"ca", "ca: "+fault.Message, fault.Hint)
 		}
