@@ -3,9 +3,11 @@ package pipeline
 import (
 	"fmt"
 	"log/slog"
+	"time"
 
 	"sluice/internal/lease"
 	"sluice/internal/model"
+	"sluice/internal/resilience"
 )
 
 // Kind is one kind of middleware: how its options are decoded and validated,
@@ -36,6 +38,9 @@ type Site struct {
 	Decisions func(limit, decision string) (count func())
 	// Show takes what tells how a limit is, for people. One identity is shown once.
 	Show func(identity string, status func() LimitStatus)
+	// Guard returns what tells how much an adaptive rate may let through, by the state of
+	// the upstreams that the route leads to. They show in the status of that identity.
+	Guard func(identity string, s resilience.GuardSettings) (ease func(now time.Time) resilience.Ease)
 }
 
 // Identity names the middleware over reloads: by its name, or by the place where it is

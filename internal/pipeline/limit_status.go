@@ -21,6 +21,8 @@ type LimitStatus struct {
 	// finds out: of those with the most to do, so that it stays short.
 	Adaptive []AdaptiveStatus `json:"adaptive,omitempty"`
 
+	AdaptiveRate *AdaptiveRateStatus `json:"adaptive_rate,omitempty"` // nil: its rate is as it is written
+
 	Store *LimitStoreStatus `json:"store,omitempty"` // nil: memory
 }
 

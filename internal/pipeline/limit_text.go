@@ -27,6 +27,14 @@ func (s *LimitStatus) Numbers() string {
 	if s.Mode == "shadow" {
 		parts = append(parts, s.Mode)
 	}
+	if s.AdaptiveRate != nil {
+		parts = append(parts, "adaptive")
+		for _, u := range s.AdaptiveRate.Upstreams {
+			if u.State != "normal" {
+				parts = append(parts, u.State+" for "+u.Upstream)
+			}
+		}
+	}
 	return strings.Join(parts, ", ")
 }
 

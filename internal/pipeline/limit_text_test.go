@@ -24,6 +24,10 @@ func TestLimitText(t *testing.T) {
 			pipeline.LimitStatus{Rate: "10/m", Store: &pipeline.LimitStoreStatus{Name: "main", Instances: 3, OnFailure: "deny"}},
 			"10/m", "main does not answer: deny",
 		},
+		{
+			pipeline.LimitStatus{Rate: "10/m", AdaptiveRate: &pipeline.AdaptiveRateStatus{Upstreams: []pipeline.StanceStatus{{Upstream: "a", State: "normal"}, {Upstream: "b", State: "shedding"}}}},
+			"10/m, adaptive, shedding for b", "memory",
+		},
 		{pipeline.LimitStatus{Max: 20}, "20 at once", "memory"},
 		{pipeline.LimitStatus{Max: 20, Adaptive: []pipeline.AdaptiveStatus{{Limit: 7}}}, "20 at once, now 7", "memory"},
 		{pipeline.LimitStatus{Adaptive: []pipeline.AdaptiveStatus{{Limit: 7}, {Limit: 3}, {Limit: 5}}}, "now 3 to 7", "memory"},

@@ -19,8 +19,8 @@ type PaceSettings struct {
 // Pace is a rate that adapts to what usually comes: the average rate of requests plus
 // Upper standard deviations, never under Floor or above Ceiling. What grows slowly takes
 // it along; a crowd that comes at once is cut, and becomes usual only if it lasts.
-// Until it knows what is usual, ten sixtieths of Window, Ceiling holds. The zero value
-// is ready. Times are those of a Bucket.
+// Until it knows what is usual, ten sixtieths of Window, Ceiling holds; so it does after
+// twice Window in which nothing came. The zero value is ready. Times are those of a Bucket.
 type Pace struct {
 	mu     sync.Mutex
 	usual  band          // requests a second
@@ -35,6 +35,8 @@ const (
 	// leastRateSigma is what a rate varies at least, as a share: requests of a machine come
 	// so evenly that any more would be too many.
 	leastRateSigma = 0.05
+	// forgotten is after how many parts without a request nothing is usual any more.
+	forgotten = 2 * bandParts
 	// whole is what a rounding error leaves of a request.
 	whole = 1 - 1e-9
 )
@@ -87,7 +89,7 @@ func (p *Pace) Rate(s *PaceSettings, ease Ease, now time.Duration) (allowed, usu
 func (p *Pace) Idle(s *PaceSettings, now time.Duration) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return !p.begun || now-p.start > 2*s.Window
+	return !p.begun || now-p.start > forgotten*part(s.Window)
 }
 
 // What follows is called with mu held.
@@ -120,11 +122,15 @@ func (p *Pace) advance(s *PaceSettings, ease Ease, now time.Duration) {
 	p.start += time.Duration(ended) * width
 	asked := p.asked / width.Seconds()
 	p.asked = 0
+	if ended >= forgotten {
+		p.usual = band{}
+		return
+	}
 	if ease != easy {
 		return
 	}
 	p.learn(s, asked)
-	for range min(ended-1, 2*bandParts) {
+	for range ended - 1 {
 		p.learn(s, 0)
 	}
 }

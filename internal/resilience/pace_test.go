@@ -149,8 +149,11 @@ func TestPaceBounds(t *testing.T) {
 	if p.Idle(s, now) || !p.Idle(s, now+3*time.Minute) || !new(Pace).Idle(s, 0) {
 		t.Error("a pace is idle exactly after twice the window")
 	}
+	if rate, usual := p.Rate(s, easy, now+100*time.Second); rate != 20 || usual > 1 {
+		t.Errorf("%v allowed and %v usual after 100s without any", rate, usual)
+	}
 	p.Take(s, easy, now+24*time.Hour, 1)
-	if rate, usual := p.Rate(s, easy, now+24*time.Hour); rate != 20 || usual > 1 {
+	if rate, usual := p.Rate(s, easy, now+24*time.Hour); rate != 200 || usual != 0 {
 		t.Errorf("%v allowed and %v usual after a day without any", rate, usual)
 	}
 }

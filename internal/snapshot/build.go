@@ -33,7 +33,7 @@ type Builder struct {
 // Build composes a snapshot. It acquires what the snapshot needs and starts
 // nothing: Commit does. A snapshot that is not used is released.
 func (b *Builder) Build(compiled *Compiled, revision Revision) *Snapshot {
-	s := &Snapshot{Compiled: compiled, Revision: revision, metrics: b.Metrics, process: b.Log, current: b.Current, shown: map[string]bool{}, Leases: b.Registry.NewSet()}
+	s := &Snapshot{Compiled: compiled, Revision: revision, metrics: b.Metrics, process: b.Log, current: b.Current, guarded: map[string][]guarded{}, Leases: b.Registry.NewSet()}
 	gateway := compiled.Gateway
 	s.accessLog = telemetry.AcquireAccessLog(s.Leases, gateway.AccessLog, b.AccessLog)
 	targets, upstreams := map[*model.Upstream]target{}, map[string]*telemetry.UpstreamMetrics{}
@@ -53,7 +53,7 @@ func (b *Builder) Build(compiled *Compiled, revision Revision) *Snapshot {
 	for _, route := range compiled.Router.Routes() {
 		r := &served{
 			route:   route,
-			handler: pipeline.Chain(b.destination(route, targets, pseudonym), b.chain(s, route)...),
+			handler: pipeline.Chain(b.destination(route, targets, pseudonym), b.chain(s, route, targets)...),
 			metrics: b.Metrics.Route(route.ID, route.Match.Path.String()),
 			ledger:  notes,
 		}
@@ -147,12 +147,12 @@ func (b *Builder) side(route *model.Route, m model.Side, targets map[*model.Upst
 	return side
 }
 
-func (b *Builder) chain(s *Snapshot, route *model.Route) []pipeline.Middleware {
+func (b *Builder) chain(s *Snapshot, route *model.Route, targets map[*model.Upstream]target) []pipeline.Middleware {
 	steps := make([]pipeline.Middleware, len(route.Chain))
 	for i := range route.Chain {
 		m := &route.Chain[i]
 		site := b.site(s)
-		site.Route, site.Step = route, m
+		site.Route, site.Step, site.Guard = route, m, s.guards(route, targets)
 		steps[i] = b.kind(m.Kind).Build(site, m.Settings)
 	}
 	return steps

@@ -16,12 +16,13 @@ func (b *Builder) tell(e upstream.Event) {
 		b.Metrics.BreakerChanged(e.Upstream, e.Endpoint, e.To)
 	case upstream.Ejected:
 		b.Metrics.EndpointEjected(e.Upstream, e.Endpoint)
-	case upstream.HealthChanged, upstream.Returned, upstream.DrainChanged, upstream.LookupFailed, upstream.LookupRecovered:
+	case upstream.HealthChanged, upstream.Returned, upstream.DrainChanged, upstream.StanceChanged, upstream.LookupFailed, upstream.LookupRecovered:
 	}
 	level := slog.LevelWarn
 	switch {
 	case e.Kind == upstream.HealthChanged && e.To == "healthy", e.Kind == upstream.Returned, e.Kind == upstream.DrainChanged,
-		e.Kind == upstream.LookupRecovered, e.Kind == upstream.BreakerChanged && e.To != "open":
+		e.Kind == upstream.LookupRecovered, e.Kind == upstream.BreakerChanged && e.To != "open",
+		e.Kind == upstream.StanceChanged && (e.To == "normal" || e.To == "recovering"):
 		level = slog.LevelInfo
 	}
 	attributes := []any{"upstream", e.Upstream}
@@ -66,6 +67,7 @@ var messages = map[upstream.EventKind]string{
 	upstream.Returned:        "an endpoint is back after its ejection",
 	upstream.BreakerChanged:  "a circuit breaker changed its state",
 	upstream.DrainChanged:    "an endpoint was drained or undrained",
+	upstream.StanceChanged:   "adaptive limits let more or less through to an upstream",
 	upstream.LookupFailed:    "an upstream cannot be looked up: its endpoints stay as they were",
 	upstream.LookupRecovered: "an upstream can be looked up again",
 }

@@ -46,8 +46,8 @@ type Snapshot struct {
 	ordering  []*acme.Manager // of each listener's certificates, in their order; nil where none are ordered
 	managers  []*acme.Manager // those that there are
 	current   *Current
-	limits    []func() pipeline.LimitStatus // that people can look at
-	shown     map[string]bool               // their identities
+	limits    []shownLimit
+	guarded   map[string][]guarded // by the identity of an adaptive limit
 
 	// Leases is what the snapshot holds; its owner may acquire more before
 	// Commit.

@@ -27,6 +27,12 @@ func (c *Current) State() telemetry.State {
 		state.Limits = append(state.Limits, telemetry.LimitState{
 			Limit: l.Limit, Keys: l.Keys, Evicted: l.Evicted, Concurrency: l.Kind == "concurrency_limit", Running: l.Running, Waiting: l.Waiting,
 		})
+		if l.AdaptiveRate == nil {
+			continue
+		}
+		for _, u := range l.AdaptiveRate.Upstreams {
+			state.Stances = append(state.Stances, telemetry.StanceState{Limit: l.Limit, Upstream: u.Upstream, Code: u.Code})
+		}
 	}
 	for _, l := range s.ListenerStatus() {
 		expiry := func(certificate string, end time.Time) {

@@ -12,29 +12,37 @@ type LimitState struct {
 	Running, Waiting int
 }
 
+// StanceState is how much an adaptive rate lets through to an upstream: 0 normal, 1
+// guarded, 2 shedding, 3 recovering.
+type StanceState struct {
+	Limit, Upstream string
+	Code            float64
+}
+
 // limitDescs are the families of limits.
-type limitDescs struct{ keys, evicted, running, waiting *prometheus.Desc }
+type limitDescs struct{ keys, evicted, running, waiting, stance *prometheus.Desc }
 
 func newLimitDescs() limitDescs {
-	desc := func(name, help string) *prometheus.Desc {
-		return prometheus.NewDesc(name, help, []string{"limit"}, nil)
+	desc := func(name, help string, more ...string) *prometheus.Desc {
+		return prometheus.NewDesc(name, help, append([]string{"limit"}, more...), nil)
 	}
 	return limitDescs{
 		keys:    desc("gateway_rate_limit_keys", "Keys that a limit knows something of by itself."),
 		evicted: desc("gateway_rate_limit_evicted_total", "Keys that a limit has forgotten because there were too many."),
 		running: desc("gateway_concurrency_limit_running", "Exchanges that have a place of a concurrency limit."),
 		waiting: desc("gateway_concurrency_limit_waiting", "Exchanges that wait for a place of a concurrency limit."),
+		stance:  desc("gateway_rate_limit_state", "How much an adaptive rate lets through to an upstream: 0 normal, 1 guarded, 2 shedding, 3 recovering.", "upstream"),
 	}
 }
 
 func (d *limitDescs) describe(out chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{d.keys, d.evicted, d.running, d.waiting} {
+	for _, desc := range []*prometheus.Desc{d.keys, d.evicted, d.running, d.waiting, d.stance} {
 		out <- desc
 	}
 }
 
 // limitSets are the series of the limits. Those of one name are one series together.
-func (c *stateCollector) limitSets(limits []LimitState) []*gaugeSet {
+func (c *stateCollector) limitSets(limits []LimitState, stances []StanceState) []*gaugeSet {
 	sum := func(a, b float64) float64 { return a + b }
 	set := func(desc *prometheus.Desc) *gaugeSet { return c.gauges(desc, sum, sum) }
 	keys, evicted, running, waiting := set(c.limits.keys), set(c.limits.evicted), set(c.limits.running), set(c.limits.waiting)
@@ -47,5 +55,12 @@ func (c *stateCollector) limitSets(limits []LimitState) []*gaugeSet {
 			waiting.add(float64(l.Waiting), l.Limit)
 		}
 	}
-	return []*gaugeSet{keys, evicted, running, waiting}
+	stance := c.gauges(c.limits.stance, tighterStance, tighterStance)
+	for _, s := range stances {
+		stance.add(s.Code, s.Limit, s.Upstream)
+	}
+	return []*gaugeSet{keys, evicted, running, waiting, stance}
 }
+
+// tighterStance is the one of two that lets less through.
+func tighterStance(a, b float64) float64 { return firstOf([]float64{2, 1, 3}, a, b) }

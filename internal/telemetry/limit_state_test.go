@@ -44,6 +44,26 @@ gateway_rate_limit_keys{limit="free"} 0`
 	}
 }
 
+// TestStanceState has the tighter one of two limits of one name.
+func TestStanceState(t *testing.T) {
+	m := NewMetrics(0)
+	m.ReadFrom(func() (s State) {
+		for upstream, codes := range map[string][]float64{"normal": {0, 0}, "guarded": {3, 1}, "shedding": {2, 1}, "recovering": {0, 3}} {
+			for _, code := range codes {
+				s.Stances = append(s.Stances, StanceState{Limit: "a", Upstream: upstream, Code: code})
+			}
+		}
+		return s
+	})
+	want := `gateway_rate_limit_state{limit="a",upstream="guarded"} 1
+gateway_rate_limit_state{limit="a",upstream="normal"} 0
+gateway_rate_limit_state{limit="a",upstream="recovering"} 3
+gateway_rate_limit_state{limit="a",upstream="shedding"} 2`
+	if diff := cmp.Diff(want, strings.Join(limitSamples(t, m), "\n")); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestLimitStateIsBounded(t *testing.T) {
 	m := NewMetrics(2)
 	m.ReadFrom(func() (s State) {

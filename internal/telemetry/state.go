@@ -14,6 +14,7 @@ type State struct {
 	Breakers     []BreakerState
 	Certificates []CertificateState
 	Limits       []LimitState
+	Stances      []StanceState
 }
 
 // EndpointState tells whether an endpoint is fit for attempts.
@@ -86,14 +87,17 @@ func (c *stateCollector) Collect(out chan<- prometheus.Metric) {
 	for _, certificate := range state.Certificates {
 		ends.add(float64(certificate.NotAfter.Unix()), certificate.Listener, certificate.Certificate)
 	}
-	for _, g := range append(c.limitSets(state.Limits), healthy, breakers, ends) {
+	for _, g := range append(c.limitSets(state.Limits, state.Stances), healthy, breakers, ends) {
 		g.collect(out)
 	}
 }
 
 // worseState is the one of two states of circuit breakers that lets less pass.
-func worseState(a, b float64) float64 {
-	for _, state := range []float64{1, 2} {
+func worseState(a, b float64) float64 { return firstOf([]float64{1, 2}, a, b) }
+
+// firstOf is the state that comes first in an order and is one of two; else 0.
+func firstOf(order []float64, a, b float64) float64 {
+	for _, state := range order {
 		if a == state || b == state {
 			return state
 		}

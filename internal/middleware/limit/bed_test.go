@@ -15,6 +15,7 @@ import (
 	"sluice/internal/middleware/limit"
 	"sluice/internal/model"
 	"sluice/internal/pipeline"
+	"sluice/internal/resilience"
 )
 
 // bed builds chains of limits over reloads, and counts their decisions.
@@ -25,9 +26,21 @@ type bed struct {
 	mu     sync.Mutex
 	counts map[string]int
 	shown  []func() pipeline.LimitStatus
+	ease   resilience.Ease // what guards leave; zero: all
+	guards []resilience.GuardSettings
 }
 
 func (b *bed) show(_ string, status func() pipeline.LimitStatus) { b.shown = append(b.shown, status) }
+
+func (b *bed) guard(_ string, s resilience.GuardSettings) func(time.Time) resilience.Ease {
+	b.guards = append(b.guards, s)
+	return func(time.Time) resilience.Ease {
+		if b.ease == (resilience.Ease{}) {
+			return resilience.Ease{Share: 1, Room: 1}
+		}
+		return b.ease
+	}
+}
 
 func newBed(t *testing.T) *bed {
 	t.Helper()
@@ -84,7 +97,7 @@ func (b *bed) chain(chain string, next pipeline.Handler) pipeline.Handler {
 	for i := range route.Chain {
 		for _, kind := range kinds() {
 			if kind.Name == route.Chain[i].Kind {
-				site := pipeline.Site{Leases: set, Gateway: gateway, Route: route, Step: &route.Chain[i], Log: slog.New(slog.DiscardHandler), Decisions: b.decisions, Show: b.show}
+				site := pipeline.Site{Leases: set, Gateway: gateway, Route: route, Step: &route.Chain[i], Log: slog.New(slog.DiscardHandler), Decisions: b.decisions, Show: b.show, Guard: b.guard}
 				steps = append(steps, kind.Build(&site, route.Chain[i].Settings))
 			}
 		}

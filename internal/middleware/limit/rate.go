@@ -30,7 +30,7 @@ type RateOptions struct {
 	OnFailure string                  `config:"on_store_failure" enum:"local|allow|deny" doc:"while the store does not answer: local, each instance enforces its share by itself; allow, all pass; deny, all are 503" default:"local"`
 	Mode      string                  `config:"mode" enum:"enforce|shadow" doc:"whether what is too much is refused, or only counted"`
 	MaxKeys   int                     `config:"max_keys" doc:"how many keys are remembered; past it those that were not seen lately are forgotten"`
-	Adaptive  config.Later            `config:"adaptive"`
+	Adaptive  *AdaptiveRateOptions    `config:"adaptive" doc:"lets what is usual through, not all that rate would" default:"it does not"`
 }
 
 // TierOptions are the numbers of a tier.
@@ -63,6 +63,7 @@ type rateLimit struct {
 	Store     string // a name of Gateway.Stores; empty: memory
 	Lease     bool
 	OnFailure string
+	Adaptive  *ratelimit.Adaptive // nil: it is not
 }
 
 // Rate is the kind rate_limit: what comes too fast is 429 rate_limited. What is known
@@ -95,6 +96,7 @@ func validateRate(o *RateOptions, report model.Report) rateLimit {
 		report("max_keys", fmt.Sprintf("max_keys must be at least 1, not %d", o.MaxKeys), "")
 	}
 	l.Quota = l.quota("", o.Rate, o.Burst, report)
+	l.Adaptive = validateAdaptive(o.Adaptive, l.Quota, report)
 	for _, t := range o.Tiers {
 		l.Tiers = append(l.Tiers, ratelimit.Tier{Name: t.Key, Quota: l.quota("tiers."+t.Key+".", t.Value.Rate, t.Value.Burst, report)})
 	}
@@ -152,6 +154,7 @@ func buildRate(site *pipeline.Site, l rateLimit) pipeline.Middleware {
 		}
 	}
 	g := &rateGate{l, newGuard(site.Leases, &settings, site.Decisions)}
+	g.pacing = newPacing(site, &settings, l.Adaptive)
 	mode := "enforce"
 	if l.Shadow {
 		mode = "shadow"
@@ -185,6 +188,7 @@ func (g *rateGate) tier(x *pipeline.Exchange) string {
 // guard decides by a limit, counts what it decides and tells clients of it.
 type guard struct {
 	limit  *ratelimit.Limit
+	pacing *pacing // nil: it is not adaptive
 	policy *pipeline.Policy
 	tiers  map[string]*pipeline.Policy
 
@@ -209,6 +213,7 @@ func (g *guard) status(s *ratelimit.Settings, kind, mode string) pipeline.LimitS
 		status.Burst = s.Quota.Burst
 	}
 	status.Keys, status.Evicted = g.limit.Keys()
+	status.AdaptiveRate = g.pacing.status()
 	if answers, instances, ok := g.limit.Store(); ok {
 		status.Store = &pipeline.LimitStoreStatus{Name: s.Store.Name, Answers: answers, Instances: instances, OnFailure: s.OnFailure}
 	}
@@ -232,7 +237,7 @@ var (
 // admit lets an exchange through, or returns 429 rate_limited; where nobody can tell,
 // 503 limit_unavailable.
 func (g *guard) admit(x *pipeline.Exchange, key, tier string, cost int64, shadow bool) error {
-	verdict := g.limit.Take(x, key, tier, cost)
+	verdict := g.take(x, key, tier, cost)
 	if verdict.StoreFailed {
 		g.failed()
 	}

@@ -210,7 +210,6 @@ func TestLimitProblems(t *testing.T) {
 		"{rate_limit: {rate: 1/s, store: main, sync: often}}":             "sync must be exact or lease, not \"often\"",
 		"{rate_limit: {rate: 1/s, on_store_failure: deny}}":               "on_store_failure needs a store",
 		"{rate_limit: {rate: 1/s, store: main, on_store_failure: panic}}": "on_store_failure must be local, allow or deny, not \"panic\"",
-		"{rate_limit: {rate: 1/s, adaptive: {}}}":                         "adaptive is not supported yet",
 	} {
 		wantProblem(t, chain, want)
 	}
