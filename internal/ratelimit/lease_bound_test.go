@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -35,52 +34,94 @@ func (d database) fleet(t *testing.T, n int, s ratelimit.Settings) []*ratelimit.
 	return limits
 }
 
-// load is what comes of a load for a time, each time it ticks so many of each instance.
+// load is what comes of a load.
 type load struct {
 	passes            []pass
 	decisions, failed int64
 	first, last       time.Time
 }
 
-func ask(t *testing.T, limits []*ratelimit.Limit, q resilience.Quota, key string, each []int, during time.Duration) (l load) {
+// tally notes what is decided.
+type tally struct {
+	t     *testing.T
+	limit *ratelimit.Limit
+	quota resilience.Quota
+	load
+}
+
+// take takes n times one of a key.
+func (a *tally) take(key string, n int) {
+	for range n {
+		from := time.Now()
+		v := a.limit.Take(nobody{}, key, "", 1)
+		a.decisions++
+		switch {
+		case v.StoreFailed:
+			a.failed++
+		case v.Allowed:
+			a.passes = append(a.passes, pass{from, time.Now()})
+		case v.Retry <= 0:
+			a.t.Errorf("refused without a time to come back: %+v", v)
+		}
+		if v.Remaining < 0 || v.Remaining > a.quota.Burst || v.Reset < 0 || v.Retry < 0 {
+			a.t.Errorf("clients are told %+v", v)
+		}
+	}
+}
+
+// together has each limit be asked on a goroutine of its own.
+func together(t *testing.T, limits []*ratelimit.Limit, q resilience.Quota, each func(i int, began time.Time, a *tally)) (all load) {
 	t.Helper()
-	var mu sync.Mutex
+	tallies := make([]*tally, len(limits))
+	all.first = time.Now()
 	var group sync.WaitGroup
-	var failed, decisions atomic.Int64
-	l.first = time.Now()
 	for i, limit := range limits {
-		group.Go(func() {
-			var passes []pass
-			ticker := time.NewTicker(4 * time.Millisecond)
-			defer ticker.Stop()
-			for time.Since(l.first) < during {
-				for range each[i] {
-					from := time.Now()
-					v := limit.Take(nobody{}, key, "", 1)
-					decisions.Add(1)
-					switch {
-					case v.StoreFailed:
-						failed.Add(1)
-					case v.Allowed:
-						passes = append(passes, pass{from, time.Now()})
-					case v.Retry <= 0:
-						t.Errorf("refused without a time to come back: %+v", v)
-					}
-					if v.Remaining < 0 || v.Remaining > q.Burst || v.Reset < 0 || v.Retry < 0 {
-						t.Errorf("clients are told %+v", v)
-					}
-				}
-				<-ticker.C
-			}
-			mu.Lock()
-			l.passes = append(l.passes, passes...)
-			mu.Unlock()
-		})
+		tallies[i] = &tally{t: t, limit: limit, quota: q}
+		group.Go(func() { each(i, all.first, tallies[i]) })
 	}
 	group.Wait()
-	l.last, l.failed, l.decisions = time.Now(), failed.Load(), decisions.Load()
-	slices.SortFunc(l.passes, func(a, b pass) int { return a.to.Compare(b.to) })
-	return l
+	all.last = time.Now()
+	for _, a := range tallies {
+		all.passes = append(all.passes, a.passes...)
+		all.decisions += a.decisions
+		all.failed += a.failed
+	}
+	slices.SortFunc(all.passes, func(a, b pass) int { return a.to.Compare(b.to) })
+	return all
+}
+
+// steady asks each limit so many times every 4 ms.
+func steady(t *testing.T, limits []*ratelimit.Limit, q resilience.Quota, n []int, during time.Duration) load {
+	t.Helper()
+	return together(t, limits, q, func(i int, began time.Time, a *tally) {
+		ticker := time.NewTicker(4 * time.Millisecond)
+		defer ticker.Stop()
+		for time.Since(began) < during {
+			a.take(fmt.Sprint(n), n[i])
+			<-ticker.C
+		}
+	})
+}
+
+// surges ask for much at once, and once more as long as that is in hand which was fetched
+// ahead of a need that does not come; of a window when all has come free as well.
+func surges(t *testing.T, limits []*ratelimit.Limit, q resilience.Quota, windowed bool) load {
+	t.Helper()
+	pause := q.Per / 4 // a bucket is full again
+	if windowed {
+		pause = q.Per / 20
+	}
+	return together(t, limits, q, func(_ int, began time.Time, a *tally) {
+		all := int(q.Burst) / len(limits)
+		a.take("surge", all*45/100)
+		<-time.After(time.Until(began.Add(pause)))
+		a.take("surge", 2*all)
+		<-time.After(time.Until(began.Add(q.Per)))
+		for time.Since(began) < q.Per+pause {
+			a.take("surge", all)
+			<-time.After(time.Millisecond)
+		}
+	})
 }
 
 // excess is by how much more than a bucket, or a window, has passed in any time.
@@ -138,15 +179,18 @@ func TestLeaseBound(t *testing.T) {
 				for i := range uneven {
 					uneven[i] = 2 + 3*i/n
 				}
-				for _, each := range [][]int{uneven, alone} {
-					before := d.calls(t)
-					l := ask(t, limits, q, fmt.Sprint(each), each, during)
-					calls := d.calls(t) - before
+				bounded := func(what string, l *load) {
 					bound, excess := inHand(q, int64(n)), l.excess(strategy.Name, q)
-					t.Logf("%v: %d passed of %d, %d too much at worst of %d, %d failed, %d calls", each, len(l.passes), l.decisions, excess, bound, l.failed, calls)
+					t.Logf("%s: %d passed of %d, %d too much at worst of %d, %d failed, %d calls up to now", what, len(l.passes), l.decisions, excess, bound, l.failed, d.calls(t))
 					if excess > bound {
 						t.Errorf("%d too much passed, more than %d", excess, bound)
 					}
+				}
+				burst := surges(t, limits, q, strategy.Windowed)
+				bounded("surges", &burst)
+				for _, each := range [][]int{uneven, alone} {
+					l := steady(t, limits, q, each, during)
+					bounded(fmt.Sprint(each), &l)
 					if l.failed == 0 && len(l.passes) < least(strategy.Name, q, l.last.Sub(l.first)) {
 						t.Errorf("only %d passed in %v", len(l.passes), l.last.Sub(l.first))
 					}
