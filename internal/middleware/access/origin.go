@@ -96,7 +96,7 @@ func (c *cors) named(path, text string, report model.Report) {
 	}
 	bare := u.Scheme + "://" + u.Host
 	switch {
-	case strings.ToLower(host) != u.Host:
+	case !strings.EqualFold(host, u.Host):
 		report(path, fmt.Sprintf("%s must be a scheme, a host and a port at most, not %q", path, text), "write "+strings.Replace(bare, "://", "://"+rest[:len(rest)-len(host)], 1))
 	case u.Scheme == "https" && u.Port() == "443", u.Scheme == "http" && u.Port() == "80":
 		report(path, fmt.Sprintf("%s has the port that browsers leave out", path), "remove :"+u.Port())

@@ -23,7 +23,7 @@ var (
 func decisionOf(s *settings, answer *authv3.CheckResponse) (*decision, error) {
 	code := codes.OK
 	if status := answer.GetStatus(); status != nil {
-		code = codes.Code(status.GetCode()) //nolint:gosec // G115: whatever it is, it is not OK unless it is 0
+		code = codes.Code(status.GetCode())
 	}
 	switch said := answer.GetHttpResponse().(type) {
 	case *authv3.CheckResponse_ErrorResponse:

@@ -7,8 +7,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
-	"io"
-	"log"
+	"log/slog"
 	"math/big"
 	"net"
 	"net/http"
@@ -73,7 +72,7 @@ func TestHTTPOverTLS(t *testing.T) {
 	keys := newAuthority(t)
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	server.TLS = &tls.Config{Certificates: []tls.Certificate{keys.pair}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: keys.pool, MinVersion: tls.VersionTLS12}
-	server.Config.ErrorLog = log.New(io.Discard, "", 0) // clients without a certificate are meant
+	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError) // clients without a certificate are meant
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	for options, want := range map[string]pipeline.Word{

@@ -62,13 +62,10 @@ func parsePart(text string) (part, bool) {
 }
 
 // keyOf is what a decision about an exchange is remembered under.
-func (g *gate) keyOf(x *pipeline.Exchange, q question) digest {
-	if g.Cache.Key == nil {
-		return q.sum()
-	}
+func keyOf(x *pipeline.Exchange, parts []part) digest {
 	h := newHash()
-	for _, p := range g.Cache.Key {
-		h.list(p.values(x))
+	for i := range parts {
+		h.list(parts[i].values(x))
 	}
 	return h.sum()
 }

@@ -136,7 +136,7 @@ func (d *httpDecider) decide(ctx context.Context, s *settings, q question) (*dec
 	if err != nil {
 		return nil, bare(err)
 	}
-	defer response.Body.Close()
+	defer func() { _ = response.Body.Close() }() // what was read of it counts
 	switch {
 	case response.StatusCode < 200 || response.StatusCode > 599:
 		return nil, fmt.Errorf("the service answers with the status %d", response.StatusCode)

@@ -152,13 +152,13 @@ func TestRefusedByHTTP(t *testing.T) {
 			w.Header().Set("Www-Authenticate", "Basic realm=x")
 			w.Header().Set("X-Request-Id", "other")
 			w.Header().Set("Alt-Svc", "h3")
-			http.Error(w, "who are you", 401)
+			http.Error(w, "who are you", http.StatusUnauthorized)
 		}, 401, "who are you\n", map[string]string{"WWW-Authenticate": "Basic realm=x", "Content-Type": "text/plain; charset=utf-8", "X-Request-ID": "none", "Alt-Svc": "none", "Content-Length": "none"}},
 		{"403", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(403) }, 403, "", nil},
 		{"a redirect to a login", func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Add("Set-Cookie", "a=1")
 			w.Header().Add("Set-Cookie", "b=2")
-			http.Redirect(w, r, "https://login.test/?rd=x", 302)
+			http.Redirect(w, r, "https://login.test/?rd=x", http.StatusFound)
 		}, 302, "<a href=\"https://login.test/?rd=x\">Found</a>.\n\n", map[string]string{"Location": "https://login.test/?rd=x", "Set-Cookie": "a=1|b=2"}},
 		{"500", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500) }, 500, "", nil},
 		{"304", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(304) }, 304, "", nil},

@@ -62,13 +62,21 @@ func (g *gate) serve(x *pipeline.Exchange, next pipeline.Handler) error {
 
 // decide is what the service says, or has said of a request that is alike.
 func (g *gate) decide(x *pipeline.Exchange) (*decision, error) {
-	q := g.target.decider.question(x)
+	var q question // made when it is needed
 	var key digest
 	if g.cache != nil {
-		key = g.keyOf(x, q)
+		if g.Cache.Key == nil {
+			q = g.target.decider.question(x)
+			key = q.sum()
+		} else {
+			key = keyOf(x, g.Cache.Key)
+		}
 		if d := g.cache.get(key, time.Now()); d != nil {
 			return d, nil
 		}
+	}
+	if q == nil {
+		q = g.target.decider.question(x)
 	}
 	until := time.Now().Add(g.Timeout)
 	if !x.Until.IsZero() && x.Until.Before(until) {
