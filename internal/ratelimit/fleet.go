@@ -107,13 +107,13 @@ const fleetKey = "sluice:{instances}"
 // server that keeps them is well; one that has failed is back once it can serve
 // requests.
 func (f *fleet) count(ctx context.Context) {
-	bound := time.Second
+	bound, by := time.Second, redis.Scripter(f.store.Redis)
 	if !f.answers() {
-		bound = patience
+		bound, by = patience, f.store.Once
 	}
 	within, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
-	n, err := f.census.Run(within, f.store.Redis, []string{fleetKey}, f.id, alive.Milliseconds()).Int64()
+	n, err := f.census.Run(within, by, []string{fleetKey}, f.id, alive.Milliseconds()).Int64()
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:
@@ -146,7 +146,7 @@ func (f *fleet) knock(ctx context.Context) {
 func (f *fleet) ask(ctx context.Context, server, key string) {
 	within, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	err := f.census.Run(within, f.store.Redis, []string{key + ":knock"}, f.id, alive.Milliseconds()).Err()
+	err := f.census.Run(within, f.store.Once, []string{key + ":knock"}, f.id, alive.Milliseconds()).Err()
 	now, unknown := f.store.Shard(within, key)
 	switch {
 	case ctx.Err() != nil:
