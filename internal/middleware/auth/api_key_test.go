@@ -27,7 +27,7 @@ func TestAPIKey(t *testing.T) {
 	for _, c := range []struct {
 		what   string
 		fields []string
-		want   string // consumer; empty: refused
+		want   string // the consumer, or nothing where it is refused
 	}{
 		{"a key", []string{"X-API-Key: key-one"}, "shop"},
 		{"another", []string{"x-api-key: key-two"}, "app"},

@@ -38,7 +38,7 @@ func TestBasic(t *testing.T) {
 	for _, c := range []struct {
 		what   string
 		fields []string
-		want   string // consumer; empty: refused
+		want   string // the consumer, or nothing where it is refused
 	}{
 		{"RFC 7617 2", []string{"Authorization: Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ=="}, "Aladdin"},
 		{"RFC 7617 2.1", []string{"Authorization: Basic dGVzdDoxMjPCow=="}, "test"},

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"cmp"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -21,6 +22,7 @@ type bed struct {
 	t        *testing.T
 	kind     pipeline.Kind
 	dir      string // where files are that options name
+	store    string // the address of the store main; empty: nothing is there
 	registry lease.Registry
 	handler  pipeline.Handler
 	came     *pipeline.Exchange // nil: nothing came through
@@ -49,7 +51,7 @@ func (b *bed) resolve(options string) (*model.Gateway, []string) {
 	half := config.Kind{Name: b.kind.Name, Options: b.kind.Options, Validate: b.kind.Validate, Role: b.kind.Role}
 	result := config.Resolve([]config.Document{{Name: "it.yaml", Dir: b.dir, Data: []byte(`
 listeners: {web: {address: ":0"}}
-stores: {main: {redis: {address: "unix:` + filepath.Join(b.dir, "redis") + `"}}}
+stores: {main: {redis: {address: "` + cmp.Or(b.store, "unix:"+filepath.Join(b.dir, "none")) + `"}}}
 routes: [{id: r, match: {path: /}, respond: {status: 200}, middleware: [{` + b.kind.Name + ": " + options + `}]}]
 `)}}, []config.Kind{half}, config.Environment{})
 	var problems []string
@@ -101,6 +103,7 @@ func (b *bed) serve(r *message.Request) (*pipeline.Principal, *pipeline.Error) {
 }
 
 func exchange(t *testing.T, r *message.Request) *pipeline.Exchange {
+	t.Helper()
 	return pipeline.NewExchange(t.Context(), r, &model.Listener{}, netip.MustParseAddrPort("192.0.2.1:1"), time.Now())
 }
 

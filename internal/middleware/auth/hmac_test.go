@@ -40,18 +40,23 @@ type signing struct {
 }
 
 func (s signing) sign(r *message.Request) *message.Request {
-	if s.label == "" {
-		s.label = "sig"
+	full := s
+	if full.label == "" {
+		full.label = "sig"
 	}
-	if s.key == "" {
-		s.key, s.secret = "shop", hmacSecret
+	if full.key == "" {
+		full.key, full.secret = "shop", hmacSecret
 	}
-	if s.components == nil {
-		s.components = []string{"@method", "@path", "@query"}
+	if full.components == nil {
+		full.components = []string{"@method", "@path", "@query"}
 	}
-	if s.hash == nil {
-		s.hash = sha256.New
+	if full.hash == nil {
+		full.hash = sha256.New
 	}
+	return full.signAsIs(r)
+}
+
+func (s signing) signAsIs(r *message.Request) *message.Request {
 	query := r.Query
 	if query == "" {
 		query = "?"

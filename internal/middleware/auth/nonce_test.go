@@ -2,9 +2,6 @@ package auth
 
 import (
 	"fmt"
-	"net"
-	"os/exec"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -12,6 +9,7 @@ import (
 
 	"sluice/internal/message"
 	"sluice/internal/pipeline"
+	"sluice/internal/redistest"
 )
 
 func nonced(nonce string) *message.Request {
@@ -121,36 +119,30 @@ func TestUsedOf(t *testing.T) {
 // TestSharedNonces uses nonces at two gateways that share a Redis.
 func TestSharedNonces(t *testing.T) {
 	options := fmt.Sprintf(hmacOptions, ", nonce: {store: main}")
-	b := newBed(t, HMAC(), options)
-	if _, err := b.at(nonced("one"), signedAt); err == nil || err.Word != pipeline.AuthUnavailable {
+	server := redistest.Start(t)
+	gateway := func() *bed {
+		b := &bed{t: t, kind: HMAC(), store: server.Address}
+		b.load(options)
+		return b
+	}
+	one, other := gateway(), gateway()
+	for i, order := range [][]*bed{{one, other}, {other, one}} {
+		nonce := fmt.Sprint(i)
+		if _, err := order[0].at(nonced(nonce), signedAt); err != nil {
+			t.Error(err)
+		}
+		for _, b := range order {
+			_, err := b.at(nonced(nonce), signedAt)
+			b.refused("once more", err, hmacChallenge)
+		}
+	}
+	for _, key := range server.Must("KEYS", "*").([]any) {
+		if left, ok := server.Must("PTTL", key).(int64); !ok || left <= 590_000 || left > 601_000 {
+			t.Errorf("%v is kept for %v ms", key, left)
+		}
+	}
+	server.Kill()
+	if _, err := one.at(nonced("two"), signedAt); err == nil || err.Word != pipeline.AuthUnavailable {
 		t.Errorf("without the store: %v", err)
 	}
-	socket := filepath.Join(b.dir, "redis")
-	server := exec.Command("redis-server", "--port", "0", "--unixsocket", socket, "--save", "", "--dir", b.dir)
-	if err := server.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = server.Process.Kill()
-		_ = server.Wait()
-	})
-	until(t, "redis-server answers", func() bool {
-		conn, err := net.Dial("unix", socket)
-		if err == nil {
-			_ = conn.Close()
-		}
-		return err == nil
-	})
-	if _, err := b.at(nonced("one"), signedAt); err != nil {
-		t.Error(err)
-	}
-	other := &bed{t: t, kind: HMAC(), dir: b.dir}
-	other.load(options)
-	_, err := other.at(nonced("one"), signedAt)
-	other.refused("at another gateway", err, hmacChallenge)
-	if _, err := other.at(nonced("two"), signedAt); err != nil {
-		t.Error(err)
-	}
-	_, err = b.at(nonced("two"), signedAt)
-	b.refused("back here", err, hmacChallenge)
 }

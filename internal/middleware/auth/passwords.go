@@ -146,8 +146,8 @@ func (p *passwords) join(id imprinted) (c *check, mine bool, err error) {
 	if p.remembered(id) {
 		return nil, false, nil
 	}
-	if c = p.running[id]; c != nil {
-		return c, false, nil
+	if running := p.running[id]; running != nil {
+		return running, false, nil
 	}
 	if p.waiting >= mostWaiting {
 		return nil, false, pipeline.NewError(pipeline.AuthUnavailable, errPatience)

@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"bytes"
 	"encoding/base64"
 	"strings"
 	"testing"
@@ -54,7 +55,7 @@ func again(t *testing.T, sig *signature) {
 	fields := message.Fields{{Name: "Signature-Input", Value: "x=" + sig.params}, {Name: "Signature", Value: "x=:" + base64.StdEncoding.EncodeToString(sig.mac) + ":"}}
 	same := signaturesOf(fields)["x"]
 	if same == nil || same.params != sig.params || same.key != sig.key || same.nonce != sig.nonce || same.created != sig.created ||
-		same.expires != sig.expires || same.algorithm != sig.algorithm || string(same.mac) != string(sig.mac) {
+		same.expires != sig.expires || same.algorithm != sig.algorithm || !bytes.Equal(same.mac, sig.mac) {
 		t.Fatalf("%+v is read again as %+v", sig, same)
 	}
 }
