@@ -79,7 +79,7 @@ func (b *bed) fetches() int {
 func documentOf(letters string) *token.Document {
 	var keys []string
 	for _, letter := range letters {
-		keys = append(keys, fmt.Sprintf(`{"kty":"oct","kid":"%c","k":"%s"}`, letter, strings.Repeat(string(letter), 64)))
+		keys = append(keys, fmt.Sprintf(`{"kty":"oct","kid":"%c","k":%q}`, letter, strings.Repeat(string(letter), 64)))
 	}
 	document, err := token.ReadDocument([]byte(`{"keys":[`+strings.Join(keys, ",")+`]}`), true)
 	if err != nil {
@@ -143,10 +143,10 @@ func TestBackOff(t *testing.T) {
 		b := newBed(t, "")
 		time.Sleep(3 * time.Minute)
 		synctest.Wait()
-		want := []time.Duration{1, 2, 4, 8, 16, 30, 30, 30, 30}
-		for i, pause := range want {
-			if got := b.began[i+1].Sub(b.began[i]); got != pause*time.Second {
-				t.Errorf("pause %d is %v, want %v", i, got, pause*time.Second)
+		for i, seconds := range []int{1, 2, 4, 8, 16, 30, 30, 30, 30} {
+			pause := time.Duration(seconds) * time.Second
+			if got := b.began[i+1].Sub(b.began[i]); got != pause {
+				t.Errorf("pause %d is %v, want %v", i, got, pause)
 			}
 		}
 		if keys, err := b.Newer(t.Context(), nil); keys != nil || !errors.Is(err, ErrUnavailable) {
@@ -246,7 +246,7 @@ func TestMissedWhileFetching(t *testing.T) {
 		b.mu.Lock()
 		b.takes = 500 * time.Millisecond
 		b.mu.Unlock()
-		go b.Newer(t.Context(), old)
+		go func() { _, _ = b.Newer(t.Context(), old) }()
 		time.Sleep(100 * time.Millisecond)
 		go func() {
 			time.Sleep(600 * time.Millisecond) // after the end of that fetch

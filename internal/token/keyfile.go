@@ -1,17 +1,16 @@
 package token
 
 import (
-	"crypto/ecdsa"
+	"crypto/x509/pkix"
+	"encoding/asn1"
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"math/big"
 	"slices"
 	"strings"
 
-	"github.com/emmansun/gmsm/sm2"
 	"github.com/emmansun/gmsm/smx509"
 	"github.com/go-jose/go-jose/v4"
 )
@@ -104,16 +103,29 @@ func readJWK(raw []byte, secrets bool) (*Key, error) {
 
 var errPublished = errors.New("is a secret, which must not be published")
 
-// sm2 is a public key on the curve of SM2.
-func (k *jwk) sm2() (*ecdsa.PublicKey, error) {
+// sm2Algorithm is what a key on the curve of SM2 is called in X.509 (GM/T 0006).
+var sm2Algorithm = pkix.AlgorithmIdentifier{
+	Algorithm:  asn1.ObjectIdentifier{1, 2, 840, 10045, 2, 1},
+	Parameters: asn1.RawValue{FullBytes: []byte{0x06, 0x08, 0x2a, 0x81, 0x1c, 0xcf, 0x55, 0x01, 0x82, 0x2d}},
+}
+
+// sm2 is a public key on the curve of SM2, read by way of its DER.
+func (k *jwk) sm2() (any, error) {
 	const size = 32
 	x, errX := base64.RawURLEncoding.Strict().DecodeString(k.X)
 	y, errY := base64.RawURLEncoding.Strict().DecodeString(k.Y)
 	if errX != nil || errY != nil || len(x) != size || len(y) != size {
 		return nil, errors.New("has no x and y of 32 bytes in base64url")
 	}
-	public := &ecdsa.PublicKey{Curve: sm2.P256(), X: new(big.Int).SetBytes(x), Y: new(big.Int).SetBytes(y)}
-	if !public.IsOnCurve(public.X, public.Y) {
+	der, err := asn1.Marshal(struct {
+		Algorithm pkix.AlgorithmIdentifier
+		Key       asn1.BitString
+	}{sm2Algorithm, asn1.BitString{Bytes: slices.Concat([]byte{4}, x, y), BitLength: 8 * (1 + 2*size)}})
+	if err != nil {
+		panic("BUG: a key has no DER: " + err.Error())
+	}
+	public, err := smx509.ParsePKIXPublicKey(der)
+	if err != nil {
 		return nil, errors.New("is no point on its curve")
 	}
 	return public, nil
