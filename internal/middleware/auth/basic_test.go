@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/crypto/bcrypt"
@@ -15,7 +17,7 @@ import (
 )
 
 // bcrypted is a hash that is cheap to check.
-func bcrypted(t *testing.T, password string) string {
+func bcrypted(t testing.TB, password string) string {
 	t.Helper()
 	hash, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.MinCost)
 	if err != nil {
@@ -148,6 +150,27 @@ func TestNobody(t *testing.T) {
 	if cost, _ := costOf(settings.nobody.hash); cost != 6 {
 		t.Errorf("nobody costs %d", cost)
 	}
+}
+
+// TestUnknownUsersAreChecked: where nobody may check, an unknown user waits as a known
+// one does.
+func TestUnknownUsersAreChecked(t *testing.T) {
+	hash := bcrypted(t, "p")
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, Basic(), "{users: [{name: ann, hash: '"+hash+"'}]}")
+		set := b.registry.NewSet()
+		t.Cleanup(set.Release)
+		p := acquirePasswords(set)
+		for range cap(p.slots) {
+			p.slots <- struct{}{}
+		}
+		for _, text := range []string{"ann:x", "nobody:x", ":"} {
+			start := time.Now()
+			if _, err := b.serve(request("/", basic(text))); err == nil || err.Word != pipeline.AuthUnavailable || time.Since(start) != patience {
+				t.Errorf("%s: after %v: %v", text, time.Since(start), err)
+			}
+		}
+	})
 }
 
 func TestBasicProblems(t *testing.T) {
