@@ -121,7 +121,7 @@ func fleetLength() time.Duration {
 }
 
 // TestLimitFleet counts what one, two, four and eight gateways with uneven load let
-// through together: what one would.
+// through together: what one would, and with leases more only by what may be in hand.
 func TestLimitFleet(t *testing.T) {
 	for _, c := range []fleetLimit{
 		{"token_bucket", "exact", 1},
@@ -129,6 +129,11 @@ func TestLimitFleet(t *testing.T) {
 		{"token_bucket", "exact", 4},
 		{"token_bucket", "exact", 8},
 		{"sliding_window", "exact", 4},
+		{"token_bucket", "lease", 1},
+		{"token_bucket", "lease", 2},
+		{"token_bucket", "lease", 4},
+		{"token_bucket", "lease", 8},
+		{"sliding_window", "lease", 4},
 	} {
 		t.Run(fmt.Sprint(c.algorithm, " ", c.sync, " ", c.instances), func(t *testing.T) { runFleet(t, c) })
 	}
@@ -160,6 +165,10 @@ func runFleet(t *testing.T, c fleetLimit) {
 		}
 		if n, _ := passed(visits); n != int(f.served.Load()) {
 			t.Errorf("clients count %d that passed, the endpoint %d", n, f.served.Load())
+		}
+		if c.sync == "lease" {
+			wantLeased(t, visits, c)
+			return
 		}
 		if c.algorithm == "sliding_window" {
 			wantWindow(t, visits, fleetRate, time.Second)
