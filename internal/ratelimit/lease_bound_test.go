@@ -1,8 +1,8 @@
 package ratelimit_test
 
 import (
+	"flag"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +14,8 @@ import (
 	"sluice/internal/redistest"
 	"sluice/internal/resilience"
 )
+
+var long = flag.Bool("long", false, "count what leases let through for as many instances and as long as is promised")
 
 // inHand is the most that n instances together may have in hand of a quota.
 func inHand(q resilience.Quota, n int64) int64 { return n * (q.Burst / (4 * n)) }
@@ -161,7 +163,7 @@ func least(strategy string, q resilience.Quota, took time.Duration) int {
 func TestLeaseBound(t *testing.T) {
 	d := newDatabase(t)
 	fleets, during := []int{1, 4}, 1300*time.Millisecond
-	if os.Getenv("LIMITS") == "long" {
+	if *long {
 		fleets, during = []int{1, 2, 4, 8}, 10*time.Second
 	}
 	for _, strategy := range ratelimit.Strategies() {
