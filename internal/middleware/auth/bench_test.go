@@ -41,9 +41,9 @@ func steps(t testing.TB) map[string]func() {
 	}
 }
 
-// TestAllocations bounds what the usual case allocates.
+// TestAllocations bounds what the usual case allocates; the race detector adds to it.
 func TestAllocations(t *testing.T) {
-	most := map[string]float64{"api_key": 0, "basic_auth": 15, "hmac_auth": 90}
+	most := map[string]float64{"api_key": 2, "basic_auth": 15, "hmac_auth": 50}
 	for name, step := range steps(t) {
 		step()
 		if got := testing.AllocsPerRun(100, step); got > most[name] {

@@ -21,5 +21,8 @@ func unauthenticated(challenge string, cause error) *pipeline.Error {
 
 // quoted is a text as a quoted string (RFC 9110 5.6.4).
 func quoted(text string) string {
-	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(text) + `"`
+	if strings.ContainsAny(text, `\"`) {
+		text = strings.ReplaceAll(strings.ReplaceAll(text, `\`, `\\`), `"`, `\"`)
+	}
+	return `"` + text + `"`
 }
