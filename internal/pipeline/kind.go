@@ -44,13 +44,14 @@ type Site struct {
 }
 
 // Identity names the middleware over reloads: by its name, or by the place where it is
-// written. What routes leave out of global does not matter.
+// written, which no name and no route's id can make look like another. What routes leave
+// out of global does not matter.
 func (s *Site) Identity() string {
 	switch {
 	case s.Step.Name != "":
 		return s.Step.Name
 	case s.Step.From == "global":
-		return fmt.Sprintf("global %s %d", s.Step.Kind, s.Step.Place)
+		return fmt.Sprintf("%s %d of global", s.Step.Kind, s.Step.Place)
 	}
 	return fmt.Sprintf("%s %s %d", s.Route.ID, s.Step.Kind, s.Step.Place)
 }

@@ -73,9 +73,29 @@ routes: [{match: {path: /x}, respond: {status: 200}}]
 		x.Request.Fields.Set("X-User", strconv.Itoa(user))
 		_ = e.run(x) // the response tells
 	}
-	want := []telemetry.LimitState{{Limit: "few", Keys: 2, Evicted: 3}, {Limit: "global concurrency_limit 1", Keys: 1, Concurrency: true}}
+	want := []telemetry.LimitState{{Limit: "few", Keys: 2, Evicted: 3}, {Limit: "concurrency_limit 1 of global", Keys: 1, Concurrency: true}}
 	if got := e.current.State().Limits; !slices.Equal(got, want) {
 		t.Errorf("the limits are %+v, want %+v", got, want)
+	}
+	e.stop()
+}
+
+// TestLimitOfRouteGlobal has a limit of its own on a route that is called as the place of
+// those in front of all.
+func TestLimitOfRouteGlobal(t *testing.T) {
+	e := newEngine(t)
+	e.load(listener + `
+global: [{rate_limit: {rate: 20/h}}]
+upstreams: {up: {endpoints: ["http://127.0.0.1:1"]}}
+routes: [{id: global, match: {path: /x}, upstream: up, middleware: [{rate_limit: {rate: 10/h, adaptive: {}}}]}]
+`)
+	var shown []string
+	for _, l := range e.current.Load().Limits() {
+		shown = append(shown, l.Limit+": "+l.Numbers())
+	}
+	want := []string{"rate_limit 0 of global: 20/h, burst 20, token_bucket", "global rate_limit 0: 10/h, burst 10, token_bucket, adaptive"}
+	if !slices.Equal(shown, want) {
+		t.Errorf("shown are %q, want %q", shown, want)
 	}
 	e.stop()
 }
