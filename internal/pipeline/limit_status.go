@@ -29,6 +29,7 @@ type LimitStatus struct {
 // LimitStoreStatus is what people see of the store of a limit.
 type LimitStoreStatus struct {
 	Name      string `json:"name"`
+	Sync      string `json:"sync"` // exact or lease
 	Answers   bool   `json:"answers"`
 	Instances int64  `json:"instances"` // as last known
 	OnFailure string `json:"on_failure"`

@@ -58,8 +58,13 @@ func (s *LimitStoreStatus) String() string {
 		return "memory"
 	case !s.Answers:
 		return fmt.Sprintf("%s does not answer: %s", s.Name, s.OnFailure)
-	case s.Instances == 1:
-		return s.Name + ", 1 instance"
 	}
-	return fmt.Sprintf("%s, %d instances", s.Name, s.Instances)
+	text := fmt.Sprintf("%s, %d instances", s.Name, s.Instances)
+	if s.Instances == 1 {
+		text = s.Name + ", 1 instance"
+	}
+	if s.Sync == "lease" {
+		text += ", by leases"
+	}
+	return text
 }

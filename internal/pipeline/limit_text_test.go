@@ -17,8 +17,8 @@ func TestLimitText(t *testing.T) {
 			"100/s, burst 20, token_bucket", "main, 1 instance",
 		},
 		{
-			pipeline.LimitStatus{Algorithm: "sliding_window", Rate: "10/m", Mode: "shadow", Store: &pipeline.LimitStoreStatus{Name: "main", Answers: true, Instances: 3}},
-			"10/m, sliding_window, shadow", "main, 3 instances",
+			pipeline.LimitStatus{Algorithm: "sliding_window", Rate: "10/m", Mode: "shadow", Store: &pipeline.LimitStoreStatus{Name: "main", Sync: "lease", Answers: true, Instances: 3}},
+			"10/m, sliding_window, shadow", "main, 3 instances, by leases",
 		},
 		{
 			pipeline.LimitStatus{Rate: "10/m", Store: &pipeline.LimitStoreStatus{Name: "main", Instances: 3, OnFailure: "deny"}},

@@ -215,7 +215,10 @@ func (g *guard) status(s *ratelimit.Settings, kind, mode string) pipeline.LimitS
 	status.Keys, status.Evicted = g.limit.Keys()
 	status.AdaptiveRate = g.pacing.status()
 	if answers, instances, ok := g.limit.Store(); ok {
-		status.Store = &pipeline.LimitStoreStatus{Name: s.Store.Name, Answers: answers, Instances: instances, OnFailure: s.OnFailure}
+		status.Store = &pipeline.LimitStoreStatus{Name: s.Store.Name, Sync: syncExact, Answers: answers, Instances: instances, OnFailure: s.OnFailure}
+		if s.Lease {
+			status.Store.Sync = syncLease
+		}
 	}
 	return status
 }

@@ -153,7 +153,7 @@ func TestRateWithoutItsStore(t *testing.T) {
 					t.Errorf("clients are told %+v", x.Standing)
 				}
 			}
-			if store := b.shown[0]().Store; store == nil || *store != (pipeline.LimitStoreStatus{Name: "main", Instances: 1, OnFailure: c.failure}) {
+			if store := b.shown[0]().Store; store == nil || *store != (pipeline.LimitStoreStatus{Name: "main", Sync: "exact", Instances: 1, OnFailure: c.failure}) {
 				t.Errorf("the store is shown as %+v", store)
 			}
 			if passed != c.passed {
