@@ -50,16 +50,14 @@ func JWT() pipeline.Kind {
 
 // jwt is the settings of jwt.
 type jwt struct {
+	Identity
+
 	Issuers   []jwtIssuer
 	From      []place
-	Headers   []claimHeader
 	Required  []token.Required
 	Leeway    time.Duration
 	MaxBytes  int
 	Optional  bool
-	Consumer  string // names of claims
-	Tier      string
-	Groups    string
 	MaxCached int
 }
 
@@ -79,13 +77,7 @@ type bearer struct {
 	*jwt
 	verifier *token.Verifier
 	remotes  []*keyset.Remote           // by issuer; nil: its keys are fixed
-	cache    *token.Cache[*claimedUser] // nil: none
-}
-
-// claimedUser is what a token comes to.
-type claimedUser struct {
-	principal *pipeline.Principal
-	fields    message.Fields
+	cache    *token.Cache[*ClaimedUser] // nil: none
 }
 
 func buildJWT(site *pipeline.Site, j *jwt) pipeline.Middleware {
@@ -104,8 +96,8 @@ func buildJWT(site *pipeline.Site, j *jwt) pipeline.Middleware {
 		b.verifier.Issuers = append(b.verifier.Issuers, issuer)
 	}
 	if j.MaxCached > 0 {
-		b.cache = lease.Acquire(site.Leases, "tokens of jwt\n"+imprint(j), func() *token.Cache[*claimedUser] {
-			return token.NewCache[*claimedUser](j.MaxCached, j.Leeway)
+		b.cache = lease.Acquire(site.Leases, "tokens of jwt\n"+imprint(j), func() *token.Cache[*ClaimedUser] {
+			return token.NewCache[*ClaimedUser](j.MaxCached, j.Leeway)
 		})
 	}
 	return b.middleware
@@ -129,17 +121,13 @@ func (b *bearer) middleware(next pipeline.Handler) pipeline.Handler {
 		if err != nil {
 			return err
 		}
-		b.dropHeaders(&x.Request.Fields)
-		if user != nil {
-			x.Authenticate(user.principal)
-			x.Request.Fields = append(x.Request.Fields, user.fields...)
-		}
+		b.Pass(x, user)
 		return next.Serve(x)
 	})
 }
 
 // identify returns who the client is; nil where it has no token and needs none.
-func (b *bearer) identify(x *pipeline.Exchange) (*claimedUser, error) {
+func (b *bearer) identify(x *pipeline.Exchange) (*ClaimedUser, error) {
 	text, there, err := b.credential(x.Request)
 	switch {
 	case err != nil:
@@ -184,7 +172,7 @@ func (b *bearer) credential(r *message.Request) (text string, there bool, err er
 }
 
 // verify verifies a token, with newer keys of its issuer if that is what it takes.
-func (b *bearer) verify(x *pipeline.Exchange, text string, now time.Time) (*claimedUser, *token.Verified, error) {
+func (b *bearer) verify(x *pipeline.Exchange, text string, now time.Time) (*ClaimedUser, *token.Verified, error) {
 	verified, issuer, set, err := b.verifier.Verify(text, now)
 	if errors.Is(err, token.ErrUnknownKey) || errors.Is(err, token.ErrNoKeys) {
 		if remote := b.remotes[issuer]; remote != nil {
@@ -202,7 +190,7 @@ func (b *bearer) verify(x *pipeline.Exchange, text string, now time.Time) (*clai
 	if err != nil {
 		return nil, nil, unauthenticated(challengeToken, err)
 	}
-	user, err := b.userOf(verified)
+	user, err := b.UserOf(verified.Claims)
 	if err != nil {
 		return nil, nil, unauthenticated(challengeToken, err)
 	}

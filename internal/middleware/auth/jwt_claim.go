@@ -7,16 +7,52 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
+	"sluice/internal/config"
 	"sluice/internal/message"
 	"sluice/internal/model"
 	"sluice/internal/pipeline"
-	"sluice/internal/token"
 )
 
-// claimHeader is a field that tells a claim.
-type claimHeader struct {
+// ClaimHeader is a field that tells a claim.
+type ClaimHeader struct {
 	Name  string
 	Claim string
+}
+
+// Identity says which claims tell who a client is, and which of them the destination
+// gets. It is a part of settings, and is not changed.
+type Identity struct {
+	Consumer string // names of claims
+	Tier     string // empty: none
+	Groups   string // alike
+	Headers  []ClaimHeader
+}
+
+// NewIdentity returns the identity that the options claims_to_headers, consumer_claim,
+// tier_claim and groups_claim mean, and reports what is wrong with them.
+func NewIdentity(consumer, tier, groups string, headers config.Map[string], report model.Report) Identity {
+	i := Identity{Consumer: consumer, Tier: tier, Groups: groups}
+	if consumer == "" {
+		report("consumer_claim", "consumer_claim is empty", "write the name of a claim, or leave the key out")
+	}
+	for _, h := range headers {
+		path := "claims_to_headers." + h.Key
+		checkClaimHeader(h.Key, path, report)
+		if h.Value == "" {
+			report(path, "the field "+h.Key+" tells no claim", "write the name of one")
+		}
+		if slices.ContainsFunc(i.Headers, func(other ClaimHeader) bool { return sameField(other.Name, h.Key) }) {
+			report(path, "the field "+h.Key+" is here twice: neither case nor _ for - tells names apart", "keep one of them")
+		}
+		i.Headers = append(i.Headers, ClaimHeader{h.Key, h.Value})
+	}
+	return i
+}
+
+// ClaimedUser is what the claims of a token come to. It is not changed.
+type ClaimedUser struct {
+	principal *pipeline.Principal
+	fields    message.Fields
 }
 
 var (
@@ -24,25 +60,25 @@ var (
 	errClaimField = errors.New("a claim of the token has what no field may have")
 )
 
-// userOf is what a token comes to. One whose claims cannot be told as they are is no good.
-func (j *jwt) userOf(verified *token.Verified) (*claimedUser, error) {
-	p := &pipeline.Principal{Claims: verified.Claims}
+// UserOf is what claims come to. Those that cannot be told as they are are no good.
+func (i *Identity) UserOf(claims map[string]any) (*ClaimedUser, error) {
+	p := &pipeline.Principal{Claims: claims}
 	text := func(name string) string {
 		value, _ := p.Claim(name)
 		return pipeline.ClaimText(value)
 	}
-	if p.Name = text(j.Consumer); j.Tier != "" {
-		p.Tier = text(j.Tier)
+	if p.Name = text(i.Consumer); i.Tier != "" {
+		p.Tier = text(i.Tier)
 	}
-	if j.Groups != "" {
-		groups, _ := p.Claim(j.Groups)
+	if i.Groups != "" {
+		groups, _ := p.Claim(i.Groups)
 		p.Groups = textsOf(groups)
 	}
 	if unusable(p.Name) || unusable(p.Tier) || slices.ContainsFunc(p.Groups, unusable) {
 		return nil, errClaimName
 	}
-	user := &claimedUser{principal: p}
-	for _, h := range j.Headers {
+	user := &ClaimedUser{principal: p}
+	for _, h := range i.Headers {
 		claim, there := p.Claim(h.Claim)
 		if !there || claim == nil {
 			continue
@@ -71,15 +107,18 @@ func textsOf(value any) []string {
 	return texts
 }
 
-// dropHeaders drops what clients say in the place of claims, also under names that some
-// endpoints take for the same.
-func (j *jwt) dropHeaders(fields *message.Fields) {
-	if len(j.Headers) == 0 {
-		return
+// Pass says in a request who the client is; nil: nobody. What clients say in the place
+// of claims is dropped, also under names that some endpoints take for the same.
+func (i *Identity) Pass(x *pipeline.Exchange, user *ClaimedUser) {
+	if len(i.Headers) > 0 {
+		x.Request.Fields.DeleteFunc(func(f message.Field) bool {
+			return slices.ContainsFunc(i.Headers, func(h ClaimHeader) bool { return sameField(f.Name, h.Name) })
+		})
 	}
-	fields.DeleteFunc(func(f message.Field) bool {
-		return slices.ContainsFunc(j.Headers, func(h claimHeader) bool { return sameField(f.Name, h.Name) })
-	})
+	if user != nil {
+		x.Authenticate(user.principal)
+		x.Request.Fields = append(x.Request.Fields, user.fields...)
+	}
 }
 
 // sameField tells whether two names are one to endpoints that make variables of them:

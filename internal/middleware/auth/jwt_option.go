@@ -26,7 +26,7 @@ const (
 func validateJWT(o *JWTOptions, report model.Report) *jwt {
 	j := &jwt{
 		Leeway: time.Duration(o.Leeway), MaxBytes: int(o.MaxBytes), Optional: o.Optional, MaxCached: o.MaxCached,
-		Consumer: o.ConsumerClaim, Tier: o.TierClaim, Groups: o.GroupsClaim,
+		Identity: NewIdentity(o.ConsumerClaim, o.TierClaim, o.GroupsClaim, o.ClaimsToHeaders, report),
 	}
 	if len(o.Issuers) == 0 {
 		report("issuers", "issuers is empty, so that no token would be good", "write [{issuer: NAME, jwks_url: URL}]")
@@ -40,17 +40,6 @@ func validateJWT(o *JWTOptions, report model.Report) *jwt {
 		j.Issuers = append(j.Issuers, issuer)
 	}
 	j.From = placesOf(o.From, report)
-	for _, h := range o.ClaimsToHeaders {
-		path := "claims_to_headers." + h.Key
-		checkClaimHeader(h.Key, path, report)
-		if h.Value == "" {
-			report(path, "the field "+h.Key+" tells no claim", "write the name of one")
-		}
-		if slices.ContainsFunc(j.Headers, func(other claimHeader) bool { return sameField(other.Name, h.Key) }) {
-			report(path, "the field "+h.Key+" is here twice: neither case nor _ for - tells names apart", "keep one of them")
-		}
-		j.Headers = append(j.Headers, claimHeader{h.Key, h.Value})
-	}
 	for _, c := range o.RequiredClaims {
 		j.Required = append(j.Required, token.Required{Name: c.Name, Values: c.Values})
 	}
@@ -61,8 +50,6 @@ func validateJWT(o *JWTOptions, report model.Report) *jwt {
 		report("max_bytes", "max_bytes must be from 1 to "+config.Size(mostToken).String(), "")
 	case j.MaxCached < 0:
 		report("max_cached", "max_cached must not be negative", "write 0 to remember none")
-	case j.Consumer == "":
-		report("consumer_claim", "consumer_claim is empty", "write the name of a claim, or leave the key out")
 	}
 	return j
 }
