@@ -3,6 +3,7 @@ package config_test
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -64,6 +65,31 @@ func TestListFile(t *testing.T) {
 	got, _ := decodeFiles(t, "{list: f}", "# one\n- {level: 3}\n\n- {level: 4}\n")
 	if where := got.List.Where(1); where != "f:4" {
 		t.Errorf("the second is at %s", where)
+	}
+}
+
+// TestListFileTellsNoSecret: what a problem shows of the file has no secrets for those
+// who may not read it.
+func TestListFileTellsNoSecret(t *testing.T) {
+	for _, content := range []string{"- {level: x, secret: let-me-in}\n", "- {level: 1, secret: let-me-in\n", "- secret: let-me-in\n  level: let-me-in\n"} {
+		_, result := decodeFiles(t, "{list: f}", content)
+		if len(result.Problems) == 0 {
+			t.Errorf("%q has no problem", content)
+		}
+		for _, p := range result.Problems {
+			if strings.Contains(p.Redacted+p.Error(), "let-me-in") {
+				t.Errorf("%q: %s\n%s", content, p.Error(), p.Redacted)
+			}
+		}
+		result.Locate(result.Problems)
+	}
+}
+
+// TestLongListFile reads a list of a hundred thousand.
+func TestLongListFile(t *testing.T) {
+	got, result := decodeFiles(t, "{list: f}", strings.Repeat("- {level: 3} # ...........................................................................................\n", 100_000))
+	if result.Problems != nil || len(got.List.Items) != 100_000 || got.List.Where(99_999) != "f:100000" {
+		t.Errorf("%v, %d", result.Problems, len(got.List.Items))
 	}
 }
 

@@ -243,6 +243,7 @@ func TestHMACRefuses(t *testing.T) {
 		"a time with a zero":              replace("Signature-Input", "created=", "created=0"),
 		"a time as text":                  replace("Signature-Input", "created=", `created="`),
 		"a later time":                    replace("Signature-Input", "created=1618884473", "created=1618884474"),
+		"a time twice, and signed so":     sign(signing{params: fmt.Sprintf(";created=%d;created=%d", signedAt.Unix(), signedAt.Unix())}),
 		"a time twice":                    replace("Signature-Input", ";keyid", ";created=1618884473;keyid"),
 		"a key twice":                     edit("Signature-Input", func(v string) string { return v + `;keyid="shop"` }),
 		"a parameter without value":       edit("Signature-Input", func(v string) string { return v + ";x" }),
@@ -378,15 +379,16 @@ func TestHMACBody(t *testing.T) {
 			r.Body, r.Length = nil, 0
 			return r
 		}(), pipeline.Unauthenticated},
-		"not covered":           {signing{}.sign(body(request("/"), "hello", true)), pipeline.Unauthenticated},
-		"not covered, chunked":  {signing{}.sign(body(request("/"), "hello", false)), pipeline.Unauthenticated},
-		"an unknown digest":     {covered.sign(digest(body(request("/"), "hello", true), "md5=:XUFAKrxLKna5cZ2REBfFkg==:")), pipeline.Unauthenticated},
-		"one wrong digest":      {covered.sign(digest(body(request("/"), "hello", true), strings.Replace(both, "LP", "LQ", 1))), pipeline.Unauthenticated},
-		"the last digest wrong": {covered.sign(digest(body(request("/"), "hullo", true), strings.Replace(both, "LP", "LQ", 1))), pipeline.Unauthenticated},
-		"a digest twice":        {covered.sign(digest(body(request("/"), "hello", true), both+", sha-256=:LPJNul+wow4m6DsqxbninhsWHlwfp0JecwQzYpOLmCQ=:")), pipeline.Unauthenticated},
-		"a digest cut":          {covered.sign(digest(body(request("/"), "hello", true), "sha-256=:LPJNul+wow4m6DsqxbninhsWHlwfp0JecwQzYpOL:")), pipeline.Unauthenticated},
-		"no digest":             {covered.sign(digest(body(request("/"), "hello", true), "")), pipeline.Unauthenticated},
-		"an old form of digest": {covered.sign(digest(body(request("/"), "hello", true), "SHA-256=LPJNul+wow4m6DsqxbninhsWHlwfp0JecwQzYpOLmCQ=")), pipeline.Unauthenticated},
+		"not covered":            {signing{}.sign(body(request("/"), "hello", true)), pipeline.Unauthenticated},
+		"not covered, chunked":   {signing{}.sign(body(request("/"), "hello", false)), pipeline.Unauthenticated},
+		"an unknown digest":      {covered.sign(digest(body(request("/"), "hello", true), "md5=:XUFAKrxLKna5cZ2REBfFkg==:")), pipeline.Unauthenticated},
+		"the first digest wrong": {covered.sign(digest(body(request("/"), "hello", true), "sha-512=:AAAA:, sha-256=:LPJNul+wow4m6DsqxbninhsWHlwfp0JecwQzYpOLmCQ=:")), pipeline.Unauthenticated},
+		"one wrong digest":       {covered.sign(digest(body(request("/"), "hello", true), strings.Replace(both, "LP", "LQ", 1))), pipeline.Unauthenticated},
+		"the last digest wrong":  {covered.sign(digest(body(request("/"), "hullo", true), strings.Replace(both, "LP", "LQ", 1))), pipeline.Unauthenticated},
+		"a digest twice":         {covered.sign(digest(body(request("/"), "hello", true), both+", sha-256=:LPJNul+wow4m6DsqxbninhsWHlwfp0JecwQzYpOLmCQ=:")), pipeline.Unauthenticated},
+		"a digest cut":           {covered.sign(digest(body(request("/"), "hello", true), "sha-256=:LPJNul+wow4m6DsqxbninhsWHlwfp0JecwQzYpOL:")), pipeline.Unauthenticated},
+		"no digest":              {covered.sign(digest(body(request("/"), "hello", true), "")), pipeline.Unauthenticated},
+		"an old form of digest":  {covered.sign(digest(body(request("/"), "hello", true), "SHA-256=LPJNul+wow4m6DsqxbninhsWHlwfp0JecwQzYpOLmCQ=")), pipeline.Unauthenticated},
 	} {
 		var before []byte
 		if c.word == "" {
@@ -431,6 +433,21 @@ func TestHMACBodyThatBreaksOff(t *testing.T) {
 	r.Body = &cut{Reader: io.MultiReader(strings.NewReader("hel"), failing{})}
 	if _, err := b.at(r, signedAt); !errors.Is(err, errCut) {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestHMACBodyThatIsNotRead: where a body is known to be there and is not covered, nobody
+// waits for it; nor where the signature is not good.
+func TestHMACBodyThatIsNotRead(t *testing.T) {
+	b := newBed(t, HMAC(), fmt.Sprintf(hmacOptions, ""))
+	for what, r := range map[string]*message.Request{
+		"not covered":    signing{}.sign(body(request("/"), "hello", true)),
+		"another secret": signing{key: "shop", secret: "another", components: []string{"@method", "@path", "content-digest"}}.sign(body(request("/"), "hello", true)),
+		"an old one":     signing{params: ";created=1", components: []string{"@method", "@path", "content-digest"}}.sign(body(request("/"), "hello", true)),
+	} {
+		r.Body = &cut{Reader: failing{}}
+		_, err := b.at(r, signedAt)
+		b.refused(what, err, hmacChallenge)
 	}
 }
 

@@ -110,7 +110,8 @@ const storePatience = time.Second
 func (n *sharedNonces) use(x *pipeline.Exchange, key, nonce string) (fresh bool, err error) {
 	id := usedOf(key, nonce)
 	x.Wait(func() {
-		ctx, cancel := context.WithTimeout(x.Context(), storePatience)
+		// A client that leaves does not end it: the nonce may be used already.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(x.Context()), storePatience)
 		defer cancel()
 		fresh, err = n.store.Redis.SetNX(ctx, n.prefix+hex.EncodeToString(id[:]), "", n.life).Result()
 	})
