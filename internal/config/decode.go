@@ -20,6 +20,8 @@ type decoder struct {
 	path  []hop
 	left  int // nodes that may still be decoded: aliases can multiply them
 	names templateNames
+	// listed: the document is a file of its own, as of keys, that options name.
+	listed bool
 	// stores are the stores that options name.
 	stores []parameterUse
 }

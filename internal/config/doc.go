@@ -49,6 +49,9 @@ type Kind struct {
 	Validate func(options any, report model.Report) any
 	// Role is what settings mean for other middleware of a chain. nil: nothing.
 	Role func(settings any) model.Role
+	// Warn reports what of settings is odd, though it may be meant: these are told, and
+	// nothing is refused for them. nil: nothing.
+	Warn func(settings any, report model.Report)
 }
 
 // Environment is what documents may take from outside, and where they are

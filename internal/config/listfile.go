@@ -37,6 +37,7 @@ func (f *ListFile[T]) decode(d *decoder, n *yaml.Node) {
 		return
 	}
 	inner := newDecoder(src, nil, d.env, d.out, d.file)
+	inner.listed = true
 	inner.path = []hop{{filepath.Base(f.Path), -1}}
 	inner.into(src.root, &f.Items)
 	if d.out.faults > faults {

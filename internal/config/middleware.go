@@ -112,8 +112,14 @@ func (m *definition) options(d *decoder, kind Kind, n *yaml.Node) {
 	m.settings = kind.Validate(options, func(path, message, hint string) {
 		d.out.add(d.here(find(n, path)), message, hint)
 	})
-	if kind.Role != nil && d.out.faults == faults {
+	if d.out.faults > faults {
+		return
+	}
+	if kind.Role != nil {
 		m.role = kind.Role(m.settings)
+	}
+	if kind.Warn != nil {
+		kind.Warn(m.settings, func(path, message, hint string) { d.out.warn(d.here(find(n, path)), message, hint) })
 	}
 }
 

@@ -22,6 +22,9 @@ type Kind struct {
 	Validate func(options any, report model.Report) any
 	// Role is what settings mean for other middleware of a chain. nil: nothing.
 	Role func(settings any) model.Role
+	// Warn reports what of settings is odd, though it may be meant: these are told, and
+	// nothing is refused for them. nil: nothing.
+	Warn func(settings any, report model.Report)
 	// Build makes the middleware for a place in a chain. It starts nothing.
 	Build func(site *Site, settings any) Middleware
 }
@@ -70,6 +73,12 @@ func NewKind[O, S any](name string, options func() *O, validate func(*O, model.R
 // As returns the kind with a role, whatever its settings.
 func (k Kind) As(role model.Role) Kind {
 	k.Role = func(any) model.Role { return role }
+	return k
+}
+
+// Warn returns a kind with settings of type S that reports what of them is odd.
+func Warn[S any](k Kind, warn func(S, model.Report)) Kind {
+	k.Warn = func(s any, report model.Report) { warn(as[S](k.Name, s), report) }
 	return k
 }
 

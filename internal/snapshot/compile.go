@@ -76,7 +76,7 @@ func places(resolved *config.Result) map[string]model.Problem {
 func configKinds(kinds []pipeline.Kind) []config.Kind {
 	half := make([]config.Kind, len(kinds))
 	for i, kind := range kinds {
-		half[i] = config.Kind{Name: kind.Name, Options: kind.Options, Validate: kind.Validate, Role: kind.Role}
+		half[i] = config.Kind{Name: kind.Name, Options: kind.Options, Validate: kind.Validate, Role: kind.Role, Warn: kind.Warn}
 	}
 	return half
 }

@@ -33,11 +33,11 @@ type HMACOptions struct {
 
 // HMACKey is a key that a client signs with.
 type HMACKey struct {
-	ID       string   `config:"id,required" doc:"the keyid of signatures"`
-	Secret   string   `config:"secret,required" doc:"the key: a text, or base64: and what it is in base64; 16 bytes at least"`
-	Consumer string   `config:"consumer" doc:"whose key it is" default:"id"`
-	Tier     string   `config:"tier" doc:"the consumer's tier, for limits"`
-	Groups   []string `config:"groups" doc:"the groups that the consumer is in"`
+	ID       string        `config:"id,required" doc:"the keyid of signatures"`
+	Secret   config.Secret `config:"secret,required" doc:"the key: a text, or base64: and what it is in base64; 16 bytes at least"`
+	Consumer string        `config:"consumer" doc:"whose key it is" default:"id"`
+	Tier     string        `config:"tier" doc:"the consumer's tier, for limits"`
+	Groups   []string      `config:"groups" doc:"the groups that the consumer is in"`
 }
 
 // NonceOptions are where nonces are kept that were used.
@@ -134,7 +134,7 @@ const leastSecret = 16
 
 func (h *hmacAuth) take(entry *HMACKey, report func(key, message, hint string)) {
 	secret := []byte(entry.Secret)
-	if encoded, ok := strings.CutPrefix(entry.Secret, "base64:"); ok {
+	if encoded, ok := strings.CutPrefix(string(entry.Secret), "base64:"); ok {
 		var err error
 		if secret, err = base64.StdEncoding.DecodeString(encoded); err != nil {
 			report("secret", "secret is not valid base64 after base64:", "")

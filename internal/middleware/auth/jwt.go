@@ -31,21 +31,22 @@ type JWTOptions struct {
 
 // JWTIssuer is an issuer of tokens, and the keys that it signs with.
 type JWTIssuer struct {
-	Issuer     string       `config:"issuer,required" doc:"its name, exactly as iss has it"`
-	Audiences  []string     `config:"audiences" doc:"a token must name one of them as its aud" default:"aud is not looked at"`
-	JWKSURL    string       `config:"jwks_url" doc:"where it serves its keys: a JWK set, fetched in the background"`
-	CA         *config.File `config:"ca" doc:"with jwks_url: a PEM file: the authorities that its certificate must come from" default:"the system's"`
-	JWKSFile   *config.File `config:"jwks_file" doc:"instead: a file with a JWK set; taken up when it changes"`
-	PublicKey  string       `config:"public_key" doc:"instead: its public keys in PEM, or certificates with them"`
-	Secret     string       `config:"secret" doc:"instead: a secret that it shares with the gateway"`
-	Algorithms []string     `config:"algorithms" doc:"the algorithms that are allowed" default:"those that fit the keys"`
+	Issuer     string        `config:"issuer,required" doc:"its name, exactly as iss has it"`
+	Audiences  []string      `config:"audiences" doc:"a token must name one of them as its aud" default:"aud is not looked at"`
+	JWKSURL    string        `config:"jwks_url" doc:"where it serves its keys: a JWK set, fetched in the background"`
+	CA         *config.File  `config:"ca" doc:"with jwks_url: a PEM file: the authorities that its certificate must come from" default:"the system's"`
+	JWKSFile   *config.File  `config:"jwks_file" doc:"instead: a file with a JWK set; taken up when it changes"`
+	PublicKey  string        `config:"public_key" doc:"instead: its public keys in PEM, or certificates with them"`
+	Secret     config.Secret `config:"secret" doc:"instead: a secret that it shares with the gateway"`
+	Algorithms []string      `config:"algorithms" doc:"the algorithms that are allowed" default:"those that fit the keys"`
 }
 
 // JWT is the kind jwt: a request without a token that is good is 401 unauthenticated.
 func JWT() pipeline.Kind {
-	return pipeline.NewKind("jwt", func() *JWTOptions {
+	kind := pipeline.NewKind("jwt", func() *JWTOptions {
 		return &JWTOptions{Leeway: config.Duration(30 * time.Second), MaxBytes: 16 << 10, ConsumerClaim: "sub", GroupsClaim: "groups", MaxCached: 10_000}
 	}, validateJWT, buildJWT).As(model.Authenticating)
+	return pipeline.Warn(kind, (*jwt).warn)
 }
 
 // jwt is the settings of jwt.

@@ -126,7 +126,7 @@ func issuerOf(o *JWTIssuer, path string, report model.Report) jwtIssuer {
 		return issuer
 	}
 	issuer.keys = set
-	sum := sha256.Sum256([]byte(o.Secret + o.PublicKey + textOf(o.JWKSFile)))
+	sum := sha256.Sum256([]byte(string(o.Secret) + o.PublicKey + textOf(o.JWKSFile)))
 	issuer.Imprint = ways[0] + " " + hex.EncodeToString(sum[:])
 	if unfit := set.Unfit(o.Algorithms); known && unfit != "" {
 		report(path, fmt.Sprintf("%s has no key that %s fits", ways[0], unfit), unfitHint(unfit))
@@ -165,7 +165,7 @@ func fixedKeys(o *JWTIssuer) (*token.Set, error) {
 	case o.PublicKey != "":
 		return token.PublicKeys(o.PublicKey)
 	case o.Secret != "":
-		return token.Secret(o.Secret)
+		return token.Secret(string(o.Secret))
 	}
 	document, err := token.ReadDocument(o.JWKSFile.Data, true)
 	if err != nil {
