@@ -58,7 +58,7 @@ type shard[V any] struct {
 	hand  int
 	broom int
 	held  int
-	_     [16]byte // shards that are neighbours do not share a line
+	_     [40]byte // a shard is two lines of memory, which no neighbour shares
 }
 
 type index[V any] []atomic.Pointer[node[V]]

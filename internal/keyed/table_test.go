@@ -3,6 +3,7 @@ package keyed
 import (
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -201,6 +202,13 @@ func TestIdleComeBack(t *testing.T) {
 			known[i] = s
 			come(clients + round*clients + i) // once
 		}
+	}
+}
+
+// TestShardSize: what one lock guards is in no line of memory that another's is in.
+func TestShardSize(t *testing.T) {
+	if size := reflect.TypeFor[shard[state]]().Size(); size%128 != 0 {
+		t.Errorf("a shard has %d bytes, which is no number of pairs of lines", size)
 	}
 }
 
