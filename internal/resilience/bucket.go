@@ -58,19 +58,15 @@ func (f *Filling) remaining(missing int64) int64 { return max(0, (f.capacity-mis
 // duration is so many ticks, rounded up.
 func duration(ticks int64) time.Duration { return time.Duration((ticks + tick - 1) / tick) }
 
-// Refit gives a bucket another filling: it is as full as before, as a share.
-func (b *Bucket) Refit(from, to *Filling, now time.Duration) {
+// Fit makes a new bucket as full in its filling as another is in that one's, as a share.
+// The other stays as it is, for whoever still has it.
+func (b *Bucket) Fit(other *Bucket, from, to *Filling, now time.Duration) {
 	at := int64(now) * tick
-	for {
-		before := b.full.Load()
-		if before <= at {
-			return
-		}
-		missing := float64(before-at) / float64(from.capacity) * float64(to.capacity)
-		if b.full.CompareAndSwap(before, at+int64(missing)) {
-			return
-		}
+	full := other.full.Load()
+	if missing := full - at; missing > 0 {
+		full = at + int64(float64(missing)/float64(from.capacity)*float64(to.capacity))
 	}
+	b.full.Store(full)
 }
 
 // Full tells whether nothing is missing: it is as good as a new one.

@@ -159,22 +159,28 @@ func TestBucketRate(t *testing.T) {
 	}
 }
 
-func TestBucketRefit(t *testing.T) {
+func TestBucketFit(t *testing.T) {
 	slow, fast := NewFilling(Quota{10, time.Second, 100}), NewFilling(Quota{1000, time.Minute, 40})
-	var bucket Bucket
 	now := time.Hour
-	bucket.Take(slow, now, 75)
-	bucket.Refit(slow, fast, now)
-	if v := bucket.Take(fast, now, 1); v.Remaining != 9 {
+	fitted := func(from, to *Filling, taken int64) *Bucket {
+		old, next := new(Bucket), new(Bucket)
+		if taken > 0 {
+			old.Take(from, now, taken)
+		}
+		before := old.full.Load()
+		next.Fit(old, from, to, now)
+		if old.full.Load() != before {
+			t.Error("the old one is touched")
+		}
+		return next
+	}
+	if v := fitted(slow, fast, 75).Take(fast, now, 1); v.Remaining != 9 {
 		t.Errorf("a quarter of 40 and one taken leaves %d, want 9", v.Remaining)
 	}
-	bucket.Refit(fast, slow, now+time.Hour)
-	if !bucket.Full(now + time.Hour) {
+	if !fitted(fast, slow, 0).Full(now) {
 		t.Error("a full bucket is not full in another quota")
 	}
-	bucket.Take(slow, now+time.Hour, 100)
-	bucket.Refit(slow, fast, now+time.Hour)
-	if v := bucket.Take(fast, now+time.Hour, 1); v.Allowed {
+	if v := fitted(slow, fast, 100).Take(fast, now, 1); v.Allowed {
 		t.Error("an empty bucket let something through in another quota")
 	}
 }

@@ -43,7 +43,7 @@ func (r *Ring) Take(q *Quota, now time.Duration, cost int64) Verdict {
 	return Verdict{Allowed: true, Remaining: q.Count - r.total, Reset: q.Per}
 }
 
-// What follows, but for Refit and Empty, is called with mu held.
+// What follows, but for Fit and Empty, is called with mu held.
 
 func (r *Ring) at(i int) *group { return &r.groups[(r.first+i)&(len(r.groups)-1)] }
 
@@ -106,19 +106,17 @@ func (r *Ring) reset(q *Quota, now time.Duration) time.Duration {
 	return r.at(r.used-1).last + q.Per - now
 }
 
-// Refit scales what the ring holds from one quota to another: it is as full as
-// before, as a share, rounded up, and comes free after the same share of the window.
-func (r *Ring) Refit(from, to *Quota, now time.Duration) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	now = r.forget(from, now)
-	groups, held, total := r.groups, r.used, r.total
-	first := r.first
-	r.groups, r.first, r.used, r.total = nil, 0, 0, 0
+// Fit makes a new ring as full in its quota as another is in that one's, as a share,
+// rounded up; it comes free after the same share of the window. The other stays as it is,
+// for whoever still has it.
+func (r *Ring) Fit(other *Ring, from, to *Quota, now time.Duration) {
+	other.mu.Lock()
+	defer other.mu.Unlock()
+	now = other.forget(from, now)
 	scale := func(n int64) int64 { return (n*to.Count + from.Count - 1) / from.Count }
-	left := total
-	for i := range held {
-		g := groups[(first+i)&(len(groups)-1)]
+	left := other.total
+	for i := range other.used {
+		g := other.at(i)
 		// What is rounded up is so once, not for each group.
 		n := scale(left) - scale(left-g.n)
 		left -= g.n

@@ -126,7 +126,7 @@ func TestRingNeverFits(t *testing.T) {
 	}
 }
 
-func TestRingRefit(t *testing.T) {
+func TestRingFit(t *testing.T) {
 	for _, c := range []struct {
 		name            string
 		from, to        Quota
@@ -146,12 +146,16 @@ func TestRingRefit(t *testing.T) {
 				ring.Take(&c.from, now, 1)
 			}
 			now += c.from.Per / 2
-			ring.Refit(&c.from, &c.to, now)
-			if v := ring.Take(&c.to, now, c.to.Count+1); v.Remaining != c.remaining {
+			var next Ring
+			next.Fit(&ring, &c.from, &c.to, now)
+			if v := next.Take(&c.to, now, c.to.Count+1); v.Remaining != c.remaining {
 				t.Errorf("%d remain, want %d", v.Remaining, c.remaining)
 			}
+			if v := ring.Take(&c.from, now, c.from.Count+1); v.Remaining != c.from.Count-int64(c.takes) {
+				t.Errorf("%d remain of the old one, of which %d were taken", v.Remaining, c.takes)
+			}
 			now += c.to.Per / 2
-			if v := ring.Take(&c.to, now, c.to.Count+1); v.Remaining != c.free {
+			if v := next.Take(&c.to, now, c.to.Count+1); v.Remaining != c.free {
 				t.Errorf("%d remain half a window later, want %d", v.Remaining, c.free)
 			}
 		})
