@@ -1,7 +1,6 @@
 package access
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -10,7 +9,6 @@ import (
 	"cel.dev/cel-go/cel"
 	"cel.dev/cel-go/common/cost"
 	"cel.dev/cel-go/common/types"
-	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/ext"
 )
 
@@ -62,7 +60,6 @@ func newLanguage() language {
 			cel.Variable(varConsumer, cel.StringType),
 			cel.Variable(varTier, cel.StringType),
 			cel.Variable(varGroups, cel.ListType(cel.StringType)),
-			cel.CustomTypeAdapter(adapter{types.DefaultTypeAdapter}),
 			cel.CrossTypeNumericComparisons(true),
 			cel.ParserExpressionSizeLimit(longestExpression),
 			cel.RegexProgramSizeLimit(1000),
@@ -151,34 +148,6 @@ func (e *expression) allows(vars cel.Activation) error {
 		return errDenied
 	}
 	return nil
-}
-
-// adapter makes numbers of claims CEL's.
-type adapter struct{ types.Adapter }
-
-// NativeToValue is the value of CEL for one of a token.
-func (a adapter) NativeToValue(value any) ref.Val {
-	switch value := value.(type) {
-	case json.Number:
-		return number(value)
-	case map[string]any:
-		return types.NewStringInterfaceMap(a, value)
-	case []any:
-		return types.NewDynamicList(a, value)
-	}
-	return a.Adapter.NativeToValue(value)
-}
-
-// number is an integer where the text is one that fits.
-func number(n json.Number) ref.Val {
-	if whole, err := n.Int64(); err == nil {
-		return types.Int(whole)
-	}
-	float, err := n.Float64()
-	if err != nil {
-		return types.NewErr("the number %s is too large", n)
-	}
-	return types.Double(float)
 }
 
 // likely tells how large the parts of a request are, to estimate costs at load.

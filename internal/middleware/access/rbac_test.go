@@ -122,6 +122,7 @@ func TestRBACProblems(t *testing.T) {
 		"{allow: '\"a\" in consumer'}":           "allow has a mistake at 1:5 of its text: found no matching overload",
 		"{allow: 'request.path.matches(\"(\")'}": "allow ",
 		"{allow: 'request.path.matches(\"((a{100}){100}){100}\")'}":                                                   "allow ",
+		`{allow: 'request.path.matches("(abc){400}")'}`:                                                               "allow ",
 		"{allow: " + "'" + strings.Repeat("(", 300) + "'}":                                                            "allow has a mistake at ",
 		"{allow: " + "'" + strings.Repeat("true || ", 3000) + "true'}":                                                "allow has a mistake at ",
 		"{allow: 'claims.a.all(a, claims.b.all(b, claims.c.all(c, a == b && b == c)))'}":                              "allow may cost too much for one request: it goes through lists within lists, or long texts again and again (simplify it)",

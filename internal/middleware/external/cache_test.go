@@ -125,6 +125,20 @@ func TestCacheByKey(t *testing.T) {
 	}
 }
 
+// TestKeysThatLookAlike are those of which only the borders differ.
+func TestKeysThatLookAlike(t *testing.T) {
+	var count atomic.Int32
+	m, _ := newBed(t).build(`{http: {url: "` + counting(t, &count, nil) + `"}, cache: {ttl: 1h, key: [header:X-A, header:X-B]}}`)
+	for i, fields := range [][]string{{"X-A: ab", "X-B: c"}, {"X-A: a", "X-B: bc"}, {"X-A: a", "X-A: b"}, {"X-A: a", "X-B: b"}, {"X-A: a,b"}, {"X-A: a\x00b"}} {
+		if reached, err := serve(m, asked(t.Context(), "GET /", append(fields, "Authorization: good")...)); err != nil || reached == nil {
+			t.Fatal(err)
+		}
+		if want := int32(i + 1); count.Load() != want {
+			t.Errorf("%q is taken for another", fields)
+		}
+	}
+}
+
 // TestWhatIsNotRemembered is what is meant for one client, or is forbidden to be.
 func TestWhatIsNotRemembered(t *testing.T) {
 	for name, more := range map[string]func(h http.Header){

@@ -252,6 +252,9 @@ func TestServiceThatFails(t *testing.T) {
 			if word(err) != pipeline.AuthUnavailable || e.Status != 503 || reached != nil || x.Response != nil {
 				t.Errorf("%v, reached: %v", err, reached)
 			}
+			if _, again := serve(m, asked(t.Context(), "GET /")); word(again) != pipeline.AuthUnavailable { // it is not logged again so soon
+				t.Error(again)
+			}
 			if text := b.log.String() + err.Error(); strings.Contains(text, "s3cret") || strings.Contains(text, "t0ken") || strings.Count(text, "an authorization service cannot be asked") != 1 {
 				t.Error(text)
 			}
