@@ -12,6 +12,7 @@ import (
 
 	"sluice/internal/lease"
 	"sluice/internal/model"
+	"sluice/internal/pipeline"
 	"sluice/internal/token"
 )
 
@@ -50,6 +51,7 @@ const (
 // and again before they are stale; while the issuer does not answer the last ones stay,
 // for however long that lasts.
 type Remote struct {
+	url    string
 	fetch  func(ctx context.Context) (*answer, error)
 	log    *slog.Logger
 	wanted chan struct{} // somebody waits for the next fetch
@@ -57,6 +59,9 @@ type Remote struct {
 	cancel context.CancelFunc
 
 	keys atomic.Pointer[token.Set]
+
+	fetched, failed atomic.Int64
+	last            atomic.Pointer[time.Time] // when a fetch brought keys
 
 	mu      sync.Mutex
 	current *round // that is under way; nil: none is
@@ -75,12 +80,12 @@ type round struct {
 // holds them. They are fetched from the time on that set is committed.
 func Acquire(set *lease.Set, s Settings, log *slog.Logger) *Remote {
 	return lease.Acquire(set, "keys of an issuer\n"+model.Text(s), func() *Remote {
-		return newRemote(newClient(s).fetch, log.With("url", s.URL))
+		return newRemote(s.URL, newClient(s).fetch, log.With("url", s.URL))
 	})
 }
 
-func newRemote(fetch func(ctx context.Context) (*answer, error), log *slog.Logger) *Remote {
-	return &Remote{fetch: fetch, log: log, wanted: make(chan struct{}, 1), done: make(chan struct{})}
+func newRemote(url string, fetch func(ctx context.Context) (*answer, error), log *slog.Logger) *Remote {
+	return &Remote{url: url, fetch: fetch, log: log, wanted: make(chan struct{}, 1), done: make(chan struct{})}
 }
 
 // Start begins to fetch. It is for the registry of leases.
@@ -96,6 +101,18 @@ func (r *Remote) Release() { r.cancel() }
 
 // Keys returns those that were fetched last; nil: none ever were.
 func (r *Remote) Keys() *token.Set { return r.keys.Load() }
+
+// Status tells how they are.
+func (r *Remote) Status() pipeline.KeysStatus {
+	status := pipeline.KeysStatus{URL: r.url, Fetched: r.fetched.Load(), Failed: r.failed.Load()}
+	if keys := r.keys.Load(); keys != nil {
+		status.Keys = keys.Len()
+	}
+	if last := r.last.Load(); last != nil {
+		status.Last = *last
+	}
+	return status
+}
 
 // Newer waits for keys that are newer than some that did not do, and returns those of
 // now, which may be the same: then the issuer has none that are newer. All who wait do so
@@ -227,6 +244,7 @@ func (r *Remote) once(ctx context.Context) (time.Duration, error) {
 	defer r.mu.Unlock()
 	r.current, r.tried = nil, true
 	if err != nil {
+		r.failed.Add(1)
 		this.err = ErrUnavailable
 		close(this.done)
 		return 0, err
@@ -235,6 +253,9 @@ func (r *Remote) once(ctx context.Context) (time.Duration, error) {
 		r.keys.Store(got.Set)
 		r.log.Info("the keys of an issuer have changed", "keys", got.Set.Len(), "unused", got.Unused)
 	}
+	now := time.Now()
+	r.last.Store(&now)
+	r.fetched.Add(1)
 	close(this.done)
 	return got.lifetime, nil
 }

@@ -12,6 +12,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
+	"sluice/internal/pipeline"
 	"sluice/internal/token"
 )
 
@@ -32,7 +35,7 @@ var errDown = errors.New("down")
 func newBed(t *testing.T, keys string) *bed {
 	t.Helper()
 	b := &bed{keys: keys, lifetime: usual}
-	b.Remote = newRemote(b.answer, slog.New(slog.NewTextHandler(&b.log, nil)))
+	b.Remote = newRemote("https://issuer.test/keys", b.answer, slog.New(slog.NewTextHandler(&b.log, nil)))
 	if err := b.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -110,6 +113,33 @@ func TestRefresh(t *testing.T) {
 	})
 }
 
+// TestStatus counts fetches by what became of them, and tells when one was good.
+func TestStatus(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, "")
+		want := pipeline.KeysStatus{URL: "https://issuer.test/keys"}
+		holds := func() {
+			t.Helper()
+			if diff := cmp.Diff(want, b.Status()); diff != "" {
+				t.Error(diff)
+			}
+		}
+		synctest.Wait()
+		want.Failed = 1
+		holds()
+		b.set("ab")
+		time.Sleep(throttle)
+		want.Keys, want.Fetched, want.Last = 2, 1, time.Now()
+		synctest.Wait()
+		holds()
+		b.set("")
+		time.Sleep(usual)
+		synctest.Wait()
+		want.Failed = 2
+		holds()
+	})
+}
+
 // TestOutage: the keys stay for as long as it lasts, it is told once, and so is its end.
 func TestOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -167,7 +197,7 @@ func TestBackOff(t *testing.T) {
 func TestFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &bed{keys: "a", takes: 2 * time.Second, lifetime: usual}
-		b.Remote = newRemote(b.answer, slog.New(slog.DiscardHandler))
+		b.Remote = newRemote("", b.answer, slog.New(slog.DiscardHandler))
 		got := make(chan *token.Set)
 		for range 10 {
 			go func() {

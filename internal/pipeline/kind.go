@@ -41,6 +41,9 @@ type Site struct {
 	Decisions func(limit, decision string) (count func())
 	// Show takes what tells how a limit is, for people. One identity is shown once.
 	Show func(identity string, status func() LimitStatus)
+	// ShowKeys takes what tells how the keys of an issuer are, for the metrics. Those of one
+	// URL are shown as one.
+	ShowKeys func(status func() KeysStatus)
 	// Guard returns what tells how much an adaptive rate may let through, by the state of
 	// the upstreams that the route leads to. They show in the status of that identity.
 	Guard func(identity string, s resilience.GuardSettings) (ease func(now time.Time) resilience.Ease)

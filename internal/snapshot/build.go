@@ -160,7 +160,7 @@ func (b *Builder) chain(s *Snapshot, route *model.Route, targets map[*model.Upst
 
 // site is where something of a snapshot is built, without a place in a chain.
 func (b *Builder) site(s *Snapshot) *pipeline.Site {
-	return &pipeline.Site{Leases: s.Leases, Gateway: s.Gateway, Log: b.Log, Decisions: b.Metrics.Decisions, Show: s.show}
+	return &pipeline.Site{Leases: s.Leases, Gateway: s.Gateway, Log: b.Log, Decisions: b.Metrics.Decisions, Show: s.show, ShowKeys: s.showKeys}
 }
 
 func (b *Builder) kind(name string) pipeline.Kind {

@@ -24,6 +24,9 @@ func (s *Snapshot) show(identity string, status func() pipeline.LimitStatus) {
 	}
 }
 
+// showKeys takes the keys of an issuer.
+func (s *Snapshot) showKeys(status func() pipeline.KeysStatus) { s.keys = append(s.keys, status) }
+
 // Limits tells how the limits are: those of upstreams first, then those of routes in
 // the order in which these match.
 func (s *Snapshot) Limits() []pipeline.LimitStatus {

@@ -47,7 +47,8 @@ type Snapshot struct {
 	managers  []*acme.Manager // those that there are
 	current   *Current
 	limits    []shownLimit
-	guarded   map[string][]guarded // by the identity of an adaptive limit
+	keys      []func() pipeline.KeysStatus // of issuers
+	guarded   map[string][]guarded         // by the identity of an adaptive limit
 
 	// Leases is what the snapshot holds; its owner may acquire more before
 	// Commit.

@@ -34,6 +34,11 @@ func (c *Current) State() telemetry.State {
 			state.Stances = append(state.Stances, telemetry.StanceState{Limit: l.Limit, Upstream: u.Upstream, Code: u.Code})
 		}
 	}
+	for _, status := range s.keys {
+		if k := status(); k.URL != "" {
+			state.Keys = append(state.Keys, telemetry.KeysState{URL: k.URL, Keys: k.Keys, Fetched: k.Fetched, Failed: k.Failed, Last: k.Last})
+		}
+	}
 	for _, l := range s.ListenerStatus() {
 		expiry := func(certificate string, end time.Time) {
 			if !end.IsZero() { // there is one

@@ -15,6 +15,7 @@ type State struct {
 	Certificates []CertificateState
 	Limits       []LimitState
 	Stances      []StanceState
+	Keys         []KeysState
 }
 
 // EndpointState tells whether an endpoint is fit for attempts.
@@ -43,6 +44,7 @@ func (m *Metrics) ReadFrom(read func() State) {
 		metrics:      m,
 		read:         read,
 		limits:       newLimitDescs(),
+		keys:         newKeysDescs(),
 		endpoints:    prometheus.NewDesc("gateway_endpoint_healthy", "1 for an endpoint that neither checks, nor an ejection, nor a drain keep attempts from; else 0.", []string{"upstream", "endpoint"}, nil),
 		breakers:     prometheus.NewDesc("gateway_breaker_state", "0 for a circuit breaker that is closed, 1 open, 2 half-open; endpoint is empty for that of a whole upstream.", []string{"upstream", "endpoint"}, nil),
 		certificates: prometheus.NewDesc("gateway_certificate_expiry_timestamp_seconds", "When a certificate ends that a listener uses, in Unix time.", []string{"listener", "certificate"}, nil),
@@ -55,6 +57,7 @@ type stateCollector struct {
 	read                              func() State
 	endpoints, breakers, certificates *prometheus.Desc
 	limits                            limitDescs
+	keys                              keysDescs
 }
 
 // Describe lists the families.
@@ -63,6 +66,7 @@ func (c *stateCollector) Describe(out chan<- *prometheus.Desc) {
 	out <- c.breakers
 	out <- c.certificates
 	c.limits.describe(out)
+	c.keys.describe(out)
 }
 
 // Collect reads the state.
@@ -87,7 +91,8 @@ func (c *stateCollector) Collect(out chan<- prometheus.Metric) {
 	for _, certificate := range state.Certificates {
 		ends.add(float64(certificate.NotAfter.Unix()), certificate.Listener, certificate.Certificate)
 	}
-	for _, g := range append(c.limitSets(state.Limits, state.Stances), healthy, breakers, ends) {
+	sets := append(c.limitSets(state.Limits, state.Stances), healthy, breakers, ends)
+	for _, g := range append(sets, c.keysSets(state.Keys)...) {
 		g.collect(out)
 	}
 }

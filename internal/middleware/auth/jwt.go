@@ -92,6 +92,7 @@ func buildJWT(site *pipeline.Site, j *jwt) pipeline.Middleware {
 		if in.Remote != nil {
 			remote = keyset.Acquire(site.Leases, *in.Remote, site.Log)
 			issuer.Keys = remote.Keys
+			site.ShowKeys(remote.Status)
 		}
 		b.remotes = append(b.remotes, remote)
 		b.verifier.Issuers = append(b.verifier.Issuers, issuer)

@@ -30,7 +30,7 @@ routes: [{match: {path: /}, respond: {status: 200}, middleware: [{jwt: {issuers:
 			set := registry.NewSet()
 			defer set.Release()
 			route := result.Gateway.Routes[0]
-			site := &pipeline.Site{Leases: set, Gateway: result.Gateway, Route: route, Step: &route.Chain[0], Log: slog.New(slog.DiscardHandler)}
+			site := &pipeline.Site{Leases: set, Gateway: result.Gateway, Route: route, Step: &route.Chain[0], Log: slog.New(slog.DiscardHandler), ShowKeys: func(func() pipeline.KeysStatus) {}}
 			handler := pipeline.Chain(pipeline.HandlerFunc(func(*pipeline.Exchange) error { return nil }), kind.Build(site, route.Chain[0].Settings))
 			x := pipeline.NewExchange(b.Context(), request("/", bearing(token)), &model.Listener{}, netip.MustParseAddrPort("192.0.2.1:1"), time.Now())
 			b.ReportAllocs()

@@ -188,7 +188,7 @@ func passing(t *testing.T, b *bed, options string) pipeline.Handler {
 	set := b.registry.NewSet()
 	t.Cleanup(set.Release)
 	route := gateway.Routes[0]
-	site := &pipeline.Site{Leases: set, Gateway: gateway, Route: route, Step: &route.Chain[0], Log: slog.New(slog.DiscardHandler)}
+	site := &pipeline.Site{Leases: set, Gateway: gateway, Route: route, Step: &route.Chain[0], Log: slog.New(slog.DiscardHandler), ShowKeys: func(func() pipeline.KeysStatus) {}}
 	step := b.kind.Build(site, route.Chain[0].Settings)
 	if err := set.Commit(); err != nil {
 		t.Fatal(err)
