@@ -56,8 +56,8 @@ type GuardSettings struct {
 	Upper  float64
 }
 
-// Turn is a guard's going from one stance to another.
-type Turn struct {
+// StanceChange is a guard's going from one stance to another.
+type StanceChange struct {
 	From, To Stance
 	Reason   string // for people
 }
@@ -67,13 +67,13 @@ type Turn struct {
 // usual for it. Times are those of a Bucket.
 type Guard struct {
 	settings GuardSettings
-	told     func(Turn)
+	told     func(StanceChange)
 
 	mu     sync.Mutex
 	stance Stance
 	since  time.Duration // of the stance
 	bad    time.Duration // when there was trouble last
-	reason string        // of the last turn
+	reason string        // of the last change
 
 	usual   band // of the 99th percentile, in nanoseconds
 	start   time.Duration
@@ -82,7 +82,7 @@ type Guard struct {
 	count   int
 	strikes int    // percentiles in a row outside of the band
 	strayed string // the last of them, for people
-	untold  Untold[Turn]
+	untold  Untold[StanceChange]
 }
 
 // Numbers of a guard. Its times are parts of Window, 1 s each where that is a minute.
@@ -101,8 +101,10 @@ const (
 )
 
 // NewGuard returns a guard that has seen nothing. told, which may be nil, is called after
-// each turn, as a breaker's is after each transition.
-func NewGuard(s GuardSettings, told func(Turn)) *Guard { return &Guard{settings: s, told: told} }
+// each change, as a breaker's is after each transition.
+func NewGuard(s GuardSettings, told func(StanceChange)) *Guard {
+	return &Guard{settings: s, told: told}
+}
 
 // Observe takes in how long a request took. failed: it was not answered, or with an
 // error. Where that took longer than the slowest usually do it says how slow they are; a
@@ -145,7 +147,7 @@ func (g *Guard) Judge(now time.Duration, closed bool) Ease {
 	}
 	if to, reason := g.next(now, closed); to != g.stance {
 		if g.told != nil {
-			g.untold.Note(Turn{g.stance, to, reason})
+			g.untold.Note(StanceChange{g.stance, to, reason})
 		}
 		g.stance, g.since, g.reason = to, now, reason
 	}
@@ -182,7 +184,7 @@ func (g *Guard) next(now time.Duration, closed bool) (to Stance, reason string) 
 		case !closed:
 			return Shedding, notClosed
 		case trouble && now-g.since >= g.parts(guardLong):
-			return Shedding, fmt.Sprintf("%s, for %v", g.strayed, (now - g.since).Truncate(time.Second))
+			return Shedding, fmt.Sprintf("%s, for %v", g.strayed, short(float64(now-g.since)))
 		case calm:
 			return Normal, "latency is in its band again"
 		}
@@ -197,7 +199,7 @@ func (g *Guard) next(now time.Duration, closed bool) (to Stance, reason string) 
 		case trouble:
 			return Shedding, g.strayed
 		case now-g.since >= g.parts(guardRecovery):
-			return Normal, fmt.Sprintf("no trouble for %v", now-g.bad)
+			return Normal, fmt.Sprintf("no trouble for %v", short(float64(now-g.bad)))
 		}
 	}
 	return g.stance, ""
@@ -259,7 +261,7 @@ func (g *Guard) compare(p99 float64) {
 	g.usual.stray(top, s.Alpha)
 }
 
-// short is a latency with as many digits as people read.
+// short is a time with as many digits as people read.
 func short(nanoseconds float64) time.Duration {
 	d := time.Duration(nanoseconds)
 	for unit := time.Second; unit > 1; unit /= 10 {

@@ -9,10 +9,10 @@ import (
 // guarded is a guard with its time and what it told.
 type guarded struct {
 	*Guard
-	t     *testing.T
-	now   time.Duration
-	turns []Turn
-	ease  Ease
+	t       *testing.T
+	now     time.Duration
+	changes []StanceChange
+	ease    Ease
 }
 
 func newGuarded(t *testing.T) *guarded {
@@ -39,30 +39,30 @@ func (g *guarded) pass(seconds int, slowest time.Duration, closed bool) {
 
 func (g *guarded) judge(closed bool) { g.ease = g.Judge(g.now, closed) }
 
-func (g *guarded) told(turn Turn) {
-	if turn.From == turn.To || turn.Reason == "" {
-		g.t.Errorf("turn %+v", turn)
+func (g *guarded) told(change StanceChange) {
+	if change.From == change.To || change.Reason == "" {
+		g.t.Errorf("change %+v", change)
 	}
-	if n := len(g.turns); n > 0 && g.turns[n-1].To != turn.From {
-		g.t.Errorf("turn %+v after %+v", turn, g.turns[n-1])
+	if n := len(g.changes); n > 0 && g.changes[n-1].To != change.From {
+		g.t.Errorf("change %+v after %+v", change, g.changes[n-1])
 	}
-	g.turns = append(g.turns, turn)
+	g.changes = append(g.changes, change)
 }
 
-// expect holds the turns since the last call to those that are wanted.
+// expect holds the changes since the last call to those that are wanted.
 func (g *guarded) expect(wanted ...string) {
 	g.t.Helper()
 	var got []string
-	for _, turn := range g.turns {
-		got = append(got, turn.To.String()+": "+turn.Reason)
+	for _, change := range g.changes {
+		got = append(got, change.To.String()+": "+change.Reason)
 	}
-	g.turns = g.turns[:0]
+	g.changes = g.changes[:0]
 	if len(got) != len(wanted) {
-		g.t.Fatalf("turns %q, want %q", got, wanted)
+		g.t.Fatalf("changes %q, want %q", got, wanted)
 	}
 	for i := range got {
 		if !strings.Contains(got[i], wanted[i]) {
-			g.t.Fatalf("turn %q, want %q", got[i], wanted[i])
+			g.t.Fatalf("change %q, want %q", got[i], wanted[i])
 		}
 	}
 }
@@ -107,7 +107,7 @@ func TestGuardLatency(t *testing.T) {
 		t.Errorf("%+v after most of the recovery", was)
 	}
 	g.pass(8, 100*time.Millisecond, true)
-	g.expect("normal: no trouble for ")
+	g.expect("normal: no trouble for 35s")
 	if stance, since, reason := g.Status(); stance != Normal || since == 0 || reason == "" {
 		t.Errorf("status %v since %v, %q", stance, since, reason)
 	}
@@ -210,6 +210,17 @@ func TestPercentile(t *testing.T) {
 			t.Errorf("%d ns is counted in step %d, from %d to %d", took, at, edge(at-1), edge(at))
 		}
 	}
+}
+
+// TestGuardReason: people are told times that they can read.
+func TestGuardReason(t *testing.T) {
+	g := newGuarded(t)
+	g.pass(1, 100*time.Millisecond, false)
+	for range 60 {
+		g.now += time.Second + 123456789
+		g.judge(true)
+	}
+	g.expect("shedding", "recovering: no trouble for 5s", "normal: no trouble for 36s")
 }
 
 func TestEase(t *testing.T) {

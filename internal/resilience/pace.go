@@ -74,16 +74,6 @@ func (p *Pace) Return(cost int64) {
 	p.tokens += float64(cost) // what is more than may be there is gone with the next Take
 }
 
-// Rate returns how many requests a second are let through now, and how many come usually.
-func (p *Pace) Rate(s *PaceSettings, ease Ease, now time.Duration) (allowed, usual float64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.begun {
-		p.advance(s, ease, now)
-	}
-	return p.rate(s, ease), p.usual.mean
-}
-
 // Idle tells whether it is as good as a new one: nothing has come for so long that
 // nothing is usual.
 func (p *Pace) Idle(s *PaceSettings, now time.Duration) bool {

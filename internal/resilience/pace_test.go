@@ -47,6 +47,16 @@ func through(p *Pace, s *PaceSettings, ease Ease, from, to time.Duration, rate f
 	}
 }
 
+// rates returns how many requests a second are let through now, and how many come usually.
+func (p *Pace) rates(s *PaceSettings, ease Ease, now time.Duration) (allowed, usual float64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.begun {
+		p.advance(s, ease, now)
+	}
+	return p.rate(s, ease), p.usual.mean
+}
+
 // TestPaceDay: a daily curve is not cut, nor is one that doubles in the course of
 // a day.
 func TestPaceDay(t *testing.T) {
@@ -74,14 +84,14 @@ func TestPaceFlash(t *testing.T) {
 	if got := through(&p, &paced, easy, 0, start, func(at time.Duration) float64 { return 100 * curve(at) }); got.denied() > 0.002 {
 		t.Errorf("before: %.2f%% denied", 100*got.denied())
 	}
-	_, before := p.Rate(&paced, easy, start)
+	_, before := p.rates(&paced, easy, start)
 	crowd := through(&p, &paced, easy, start, end, func(at time.Duration) float64 {
 		return 100 * curve(at) * min(10, 1+float64(at-start)/float64(time.Second))
 	})
 	if rate := crowd.passed / (end - start).Seconds(); rate > 1.6*before || rate < before {
 		t.Errorf("the crowd: %.0f a second passed, usual were %.0f", rate, before)
 	}
-	if _, after := p.Rate(&paced, easy, end); after > 1.3*before {
+	if _, after := p.rates(&paced, easy, end); after > 1.3*before {
 		t.Errorf("the crowd made itself usual: %.0f a second instead of %.0f", after, before)
 	}
 	if got := through(&p, &paced, easy, end, end+4*hour, func(at time.Duration) float64 { return 100 * curve(at) }); got.denied() > 0.002 {
@@ -103,17 +113,17 @@ func TestPaceStays(t *testing.T) {
 			return
 		}
 	}
-	_, usual := p.Rate(&paced, easy, at)
+	_, usual := p.rates(&paced, easy, at)
 	t.Errorf("after two hours of 150 a second still %.0f are usual", usual)
 }
 
 func TestPaceBounds(t *testing.T) {
 	s := &PaceSettings{Alpha: 0.2, Window: time.Minute, Upper: 2, Floor: 20, Ceiling: 200, Burst: time.Second, Cost: 1}
 	var p Pace
-	if rate, usual := p.Rate(s, easy, 0); rate != 200 || usual != 0 {
+	if rate, usual := p.rates(s, easy, 0); rate != 200 || usual != 0 {
 		t.Errorf("%v allowed and %v usual where nothing is known", rate, usual)
 	}
-	if rate, _ := p.Rate(s, Ease{half, 0}, 0); rate != 100 {
+	if rate, _ := p.rates(s, Ease{half, 0}, 0); rate != 100 {
 		t.Errorf("%v allowed where nothing is known, and half is shed", rate)
 	}
 	now := time.Duration(0)
@@ -124,16 +134,16 @@ func TestPaceBounds(t *testing.T) {
 		}
 	}
 	tell(1, 100)
-	if rate, _ := p.Rate(s, easy, now); rate != 20 {
+	if rate, _ := p.rates(s, easy, now); rate != 20 {
 		t.Errorf("%v allowed where one a second comes, want the floor", rate)
 	}
 	tell(180, 7200)
-	if rate, usual := p.Rate(s, easy, now); rate != 200 || usual < 150 {
+	if rate, usual := p.rates(s, easy, now); rate != 200 || usual < 150 {
 		t.Errorf("%v allowed and %v usual where 180 a second come, want the ceiling", rate, usual)
 	}
 	through(&p, s, easy, now, now+2*time.Minute, func(time.Duration) float64 { return 100 })
 	now += 2 * time.Minute
-	_, usual := p.Rate(s, easy, now)
+	_, usual := p.rates(s, easy, now)
 	for _, c := range []struct {
 		ease       Ease
 		least, top float64
@@ -142,18 +152,18 @@ func TestPaceBounds(t *testing.T) {
 		{Ease{1, 0}, usual, usual},
 		{Ease{half, 0}, usual / 2, usual / 2},
 	} {
-		if rate, _ := p.Rate(s, c.ease, now); rate < c.least-1e-9 || rate > c.top+1e-9 {
+		if rate, _ := p.rates(s, c.ease, now); rate < c.least-1e-9 || rate > c.top+1e-9 {
 			t.Errorf("%+v: %v allowed, want %v to %v", c.ease, rate, c.least, c.top)
 		}
 	}
 	if p.Idle(s, now) || !p.Idle(s, now+3*time.Minute) || !new(Pace).Idle(s, 0) {
 		t.Error("a pace is idle exactly after twice the window")
 	}
-	if rate, usual := p.Rate(s, easy, now+100*time.Second); rate != 20 || usual > 1 {
+	if rate, usual := p.rates(s, easy, now+100*time.Second); rate != 20 || usual > 1 {
 		t.Errorf("%v allowed and %v usual after 100s without any", rate, usual)
 	}
 	p.Take(s, easy, now+24*time.Hour, 1)
-	if rate, usual := p.Rate(s, easy, now+24*time.Hour); rate != 200 || usual != 0 {
+	if rate, usual := p.rates(s, easy, now+24*time.Hour); rate != 200 || usual != 0 {
 		t.Errorf("%v allowed and %v usual after a day without any", rate, usual)
 	}
 }
@@ -164,9 +174,9 @@ func TestPaceTightened(t *testing.T) {
 	var p Pace
 	steady := func(time.Duration) float64 { return 100 }
 	through(&p, &paced, easy, 0, time.Minute, steady)
-	_, before := p.Rate(&paced, easy, time.Minute)
+	_, before := p.rates(&paced, easy, time.Minute)
 	got := through(&p, &paced, Ease{half, 0}, time.Minute, 6*time.Minute, steady)
-	if _, after := p.Rate(&paced, Ease{half, 0}, 6*time.Minute); after != before {
+	if _, after := p.rates(&paced, Ease{half, 0}, 6*time.Minute); after != before {
 		t.Errorf("usual are %v, before it was tightened %v", after, before)
 	}
 	if math.Abs(got.denied()-0.5) > 0.05 {
@@ -241,7 +251,7 @@ func TestPaceReturn(t *testing.T) {
 		}
 		now += time.Second
 	}
-	if _, usual := p.Rate(s, easy, now); math.Abs(usual-5) > 0.01 {
+	if _, usual := p.rates(s, easy, now); math.Abs(usual-5) > 0.01 {
 		t.Errorf("%v a second are usual", usual)
 	}
 }

@@ -33,8 +33,8 @@ func (g *Group) Guard(set *lease.Set, s resilience.GuardSettings) *Guard {
 	}
 	kept := lease.Acquire(set, "guard\n"+g.Name()+"\n"+model.Text(s), func() *keptGuard {
 		name, observer := g.Name(), g.observer
-		return &keptGuard{s, time.Now(), resilience.NewGuard(s, func(t resilience.Turn) {
-			observer.tell(Event{Kind: StanceChanged, Upstream: name, From: t.From.String(), To: t.To.String(), Reason: t.Reason})
+		return &keptGuard{s, time.Now(), resilience.NewGuard(s, func(c resilience.StanceChange) {
+			observer.tell(Event{Kind: StanceChanged, Upstream: name, From: c.From.String(), To: c.To.String(), Reason: c.Reason})
 		})}
 	})
 	g.guards = append(g.guards, kept)
