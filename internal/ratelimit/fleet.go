@@ -49,6 +49,7 @@ type fleet struct {
 	failed    chan struct{}                     // has room for one: a server has failed
 	instances atomic.Int64
 	census    *redis.Script
+	released  atomic.Bool // the store is about to be closed: nobody is asked any more
 
 	cancel context.CancelFunc
 	done   chan struct{}
@@ -77,7 +78,10 @@ func (f *fleet) Start() error {
 }
 
 // Release tells the store that this instance is none any more.
-func (f *fleet) Release() { f.cancel() }
+func (f *fleet) Release() {
+	f.released.Store(true)
+	f.cancel()
+}
 
 func (f *fleet) run(ctx context.Context) {
 	defer close(f.done)
@@ -175,9 +179,10 @@ func (f *fleet) server(ctx context.Context, key string) (server string, ok bool)
 // answers tells whether all servers do, as far as is known.
 func (f *fleet) answers() bool { return len(*f.ailing.Load()) == 0 }
 
-// fail notes that a server does not answer for a key. It is told once for each outage.
+// fail notes that a server does not answer for a key. It is told once for each outage; that
+// a store which was released does not is none.
 func (f *fleet) fail(server, key string, err error) {
-	if !f.replace(server, server, key) {
+	if f.released.Load() || !f.replace(server, server, key) {
 		return
 	}
 	f.told(server).Warn("the store of rate limits does not answer: limits do as on_store_failure says", "error", err)

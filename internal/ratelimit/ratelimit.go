@@ -125,7 +125,9 @@ func Acquire(set *lease.Set, s *Settings) *Limit {
 }
 
 // Take lets cost, which is at least 1, through for a key, or takes nothing. A tier
-// that the limit does not have is none. What may wait for a store does so by x.
+// that the limit does not have is none. What may wait for a store does so by x. Once the
+// store is released, for exchanges that a reload overtakes, this instance's share decides: that
+// is no outage.
 func (l *Limit) Take(x Waiter, key, tier string, cost int64) Decision {
 	if !l.settled.Load() {
 		l.settle()
@@ -143,7 +145,7 @@ func (l *Limit) Take(x Waiter, key, tier string, cost int64) Decision {
 	if v, ok := l.ask(x, t, key, cost); ok {
 		return Decision{Verdict: v}
 	}
-	if l.onFailure != FailLocal {
+	if l.onFailure != FailLocal && !l.remote.released.Load() {
 		return Decision{Verdict: resilience.Verdict{Allowed: l.onFailure == FailAllow}, StoreFailed: true, Unknown: true}
 	}
 	return Decision{Verdict: l.shared.take(t.share(l.remote.instances.Load()), t.salt, key, cost), StoreFailed: true}
@@ -151,10 +153,12 @@ func (l *Limit) Take(x Waiter, key, tier string, cost int64) Decision {
 
 // ask lets the store decide, now or by what it has granted before.
 func (l *Limit) ask(x Waiter, t *tierRule, key string, cost int64) (v resilience.Verdict, ok bool) {
-	if l.leases != nil {
+	switch {
+	case l.remote.released.Load():
+		return v, false
+	case l.leases != nil:
 		return l.leases.take(x, t, key, cost)
-	}
-	if l.remote.down.Load() {
+	case l.remote.down.Load():
 		return v, false
 	}
 	return await(x, func() (resilience.Verdict, bool) { return l.remote.take(&t.quota, key, t.name, cost) })
