@@ -96,19 +96,19 @@ func (p *pacing) status() *pipeline.AdaptiveRateStatus {
 
 // take asks an adaptive rate and then the limit. Where one of them refuses, the other
 // gives nothing; of two that allow it the tighter one is told.
-func (g *guard) take(x *pipeline.Exchange, key, tier string, cost int64) ratelimit.Decision {
-	if g.pacing == nil {
-		return g.limit.Take(x, key, tier, cost)
+func (l *limiter) take(x *pipeline.Exchange, key, tier string, cost int64) ratelimit.Decision {
+	if l.pacing == nil {
+		return l.limit.Take(x, key, tier, cost)
 	}
-	_, instances, ok := g.limit.Store()
+	_, instances, ok := l.limit.Store()
 	if !ok {
 		instances = 1
 	}
-	paced := g.pacing.pacer.Take(key, tier, g.pacing.ease(time.Now()), instances, cost)
+	paced := l.pacing.pacer.Take(key, tier, l.pacing.ease(time.Now()), instances, cost)
 	if !paced.Allowed {
 		return ratelimit.Decision{Verdict: paced.Verdict}
 	}
-	decision := g.limit.Take(x, key, tier, cost)
+	decision := l.limit.Take(x, key, tier, cost)
 	switch {
 	case !decision.Allowed:
 		paced.Return()

@@ -39,6 +39,12 @@ type TierOptions struct {
 	Burst *int64      `config:"burst" doc:"how much of it at once, with token_bucket" default:"the number of rate"`
 }
 
+// Whether what is too much is refused.
+const (
+	modeEnforce = "enforce"
+	modeShadow  = "shadow"
+)
+
 // How a limit with a store keeps to it.
 const (
 	syncExact = "exact"
@@ -70,13 +76,13 @@ type rateLimit struct {
 // of each key outlives reloads.
 func Rate() pipeline.Kind {
 	return pipeline.NewKind("rate_limit", func() *RateOptions {
-		return &RateOptions{Algorithm: ratelimit.TokenBucket, Cost: 1, Store: config.Memory, Sync: syncExact, Mode: "enforce", MaxKeys: maxKeys}
+		return &RateOptions{Algorithm: ratelimit.TokenBucket, Cost: 1, Store: config.Memory, Sync: syncExact, Mode: modeEnforce, MaxKeys: maxKeys}
 	}, validateRate, buildRate)
 }
 
 func validateRate(o *RateOptions, report model.Report) rateLimit {
 	l := rateLimit{
-		Name: o.Name, Strategy: o.Algorithm, Cost: o.Cost, Shadow: o.Mode == "shadow", MaxKeys: o.MaxKeys,
+		Name: o.Name, Strategy: o.Algorithm, Cost: o.Cost, Shadow: o.Mode == modeShadow, MaxKeys: o.MaxKeys,
 		Keys: []model.Key{{Source: model.KeyClientIP}},
 	}
 	if o.Key != nil {
@@ -85,10 +91,10 @@ func validateRate(o *RateOptions, report model.Report) rateLimit {
 	if o.TierBy != nil {
 		l.TierBy = &o.TierBy.Key
 	}
-	switch {
-	case o.Cost < 1:
+	if o.Cost < 1 {
 		report("cost", fmt.Sprintf("cost must be at least 1, not %d", o.Cost), "")
-	case o.TierBy != nil && len(o.Tiers) == 0:
+	}
+	if o.TierBy != nil && len(o.Tiers) == 0 {
 		report("tier_by", "tier_by names a tier, and there are no tiers", "define them under tiers, or remove it")
 	}
 	l.store(o, report)
@@ -134,10 +140,10 @@ func (l *rateLimit) quota(path string, rate config.Rate, burst *int64, report mo
 	return q
 }
 
-// rateGate is a rate limit in its place in a chain.
-type rateGate struct {
+// rateStep is a rate limit in its place in a chain.
+type rateStep struct {
 	rateLimit
-	*guard
+	*limiter
 }
 
 func buildRate(site *pipeline.Site, l rateLimit) pipeline.Middleware {
@@ -153,17 +159,17 @@ func buildRate(site *pipeline.Site, l rateLimit) pipeline.Middleware {
 			settings.Store = m
 		}
 	}
-	g := &rateGate{l, newGuard(site.Leases, &settings, site.Decisions)}
+	g := &rateStep{l, newLimiter(site.Leases, &settings, site.Decisions)}
 	g.pacing = newPacing(site, &settings, l.Adaptive)
-	mode := "enforce"
+	mode := modeEnforce
 	if l.Shadow {
-		mode = "shadow"
+		mode = modeShadow
 	}
 	site.Show(settings.Identity, func() pipeline.LimitStatus { return g.status(&settings, "rate_limit", mode) })
 	return g.middleware
 }
 
-func (g *rateGate) middleware(next pipeline.Handler) pipeline.Handler {
+func (g *rateStep) middleware(next pipeline.Handler) pipeline.Handler {
 	return pipeline.HandlerFunc(func(x *pipeline.Exchange) error {
 		if err := g.admit(x, keyOf(x, g.Keys), g.tier(x), g.Cost, g.Shadow); err != nil {
 			return err
@@ -173,7 +179,7 @@ func (g *rateGate) middleware(next pipeline.Handler) pipeline.Handler {
 }
 
 // tier is the name of the exchange's tier, empty where it has none.
-func (g *rateGate) tier(x *pipeline.Exchange) string {
+func (g *rateStep) tier(x *pipeline.Exchange) string {
 	switch {
 	case len(g.Tiers) == 0:
 	case g.TierBy != nil:
@@ -185,8 +191,8 @@ func (g *rateGate) tier(x *pipeline.Exchange) string {
 	return ""
 }
 
-// guard decides by a limit, counts what it decides and tells clients of it.
-type guard struct {
+// limiter decides by a limit, counts what it decides and tells clients of it.
+type limiter struct {
 	limit  *ratelimit.Limit
 	pacing *pacing // nil: it is not adaptive
 	policy *pipeline.Policy
@@ -195,26 +201,26 @@ type guard struct {
 	allow, deny, shadow, failed func()
 }
 
-func newGuard(set *lease.Set, s *ratelimit.Settings, decisions func(limit, decision string) func()) *guard {
-	g := &guard{
+func newLimiter(set *lease.Set, s *ratelimit.Settings, decisions func(limit, decision string) func()) *limiter {
+	l := &limiter{
 		limit: ratelimit.Acquire(set, s), policy: policyOf(s.Name, s.Strategy, s.Quota), tiers: map[string]*pipeline.Policy{},
 		allow: decisions(s.Name, "allow"), deny: decisions(s.Name, "deny"), shadow: decisions(s.Name, "shadow_deny"), failed: decisions(s.Name, "store_error"),
 	}
 	for _, t := range s.Tiers {
-		g.tiers[t.Name] = policyOf(s.Name, s.Strategy, t.Quota)
+		l.tiers[t.Name] = policyOf(s.Name, s.Strategy, t.Quota)
 	}
-	return g
+	return l
 }
 
 // status tells people how the limit is.
-func (g *guard) status(s *ratelimit.Settings, kind, mode string) pipeline.LimitStatus {
+func (l *limiter) status(s *ratelimit.Settings, kind, mode string) pipeline.LimitStatus {
 	status := pipeline.LimitStatus{Limit: s.Name, Kind: kind, Algorithm: s.Strategy, Rate: config.Rate{Count: s.Quota.Count, Per: s.Quota.Per}.String(), Mode: mode}
 	if !ratelimit.StrategyNamed(s.Strategy).Windowed {
 		status.Burst = s.Quota.Burst
 	}
-	status.Keys, status.Evicted = g.limit.Keys()
-	status.AdaptiveRate = g.pacing.status()
-	if answers, instances, ok := g.limit.Store(); ok {
+	status.Keys, status.Evicted = l.limit.Keys()
+	status.AdaptiveRate = l.pacing.status()
+	if answers, instances, ok := l.limit.Store(); ok {
 		status.Store = &pipeline.LimitStoreStatus{Name: s.Store.Name, Sync: syncExact, Answers: answers, Instances: instances, OnFailure: s.OnFailure}
 		if s.Lease {
 			status.Store.Sync = syncLease
@@ -239,39 +245,39 @@ var (
 
 // admit lets an exchange through, or returns 429 rate_limited; where nobody can tell,
 // 503 limit_unavailable.
-func (g *guard) admit(x *pipeline.Exchange, key, tier string, cost int64, shadow bool) error {
-	verdict := g.take(x, key, tier, cost)
+func (l *limiter) admit(x *pipeline.Exchange, key, tier string, cost int64, shadow bool) error {
+	verdict := l.take(x, key, tier, cost)
 	if verdict.StoreFailed {
-		g.failed()
+		l.failed()
 	}
 	if shadow {
 		if verdict.Allowed {
-			g.allow()
+			l.allow()
 		} else {
-			g.shadow()
+			l.shadow()
 		}
 		return nil
 	}
 	if verdict.Unknown { // nothing is known that could be told
 		if verdict.Allowed {
-			g.allow()
+			l.allow()
 			return nil
 		}
-		g.deny()
+		l.deny()
 		return pipeline.NewError(pipeline.LimitUnavailable, errUnknown)
 	}
-	policy := g.policy
+	policy := l.policy
 	if tier != "" {
-		if own, ok := g.tiers[tier]; ok {
+		if own, ok := l.tiers[tier]; ok {
 			policy = own
 		}
 	}
 	x.Stand(pipeline.Standing{Policy: policy, Remaining: verdict.Remaining, Reset: verdict.Reset, Denied: !verdict.Allowed})
 	if verdict.Allowed {
-		g.allow()
+		l.allow()
 		return nil
 	}
-	g.deny()
+	l.deny()
 	err := pipeline.NewError(pipeline.RateLimited, errTooFast)
 	err.Fields.Put(message.RetryAfter, strconv.FormatInt(max(1, pipeline.Seconds(verdict.Retry)), 10))
 	return err
@@ -285,7 +291,7 @@ func Upstream(site *pipeline.Site, m *model.Upstream) func(x *pipeline.Exchange)
 		Identity: name, Name: name, Strategy: ratelimit.TokenBucket, Cost: 1, MaxKeys: 1,
 		Quota: resilience.Quota{Count: m.RateLimit.Count, Per: m.RateLimit.Per, Burst: m.RateLimit.Burst},
 	}
-	g := newGuard(site.Leases, &settings, site.Decisions)
-	site.Show(name, func() pipeline.LimitStatus { return g.status(&settings, "upstream", "enforce") })
-	return func(x *pipeline.Exchange) error { return g.admit(x, "", "", 1, false) }
+	l := newLimiter(site.Leases, &settings, site.Decisions)
+	site.Show(name, func() pipeline.LimitStatus { return l.status(&settings, "upstream", modeEnforce) })
+	return func(x *pipeline.Exchange) error { return l.admit(x, "", "", 1, false) }
 }

@@ -3,6 +3,7 @@ package limit_test
 import (
 	"fmt"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"sluice/internal/middleware/limit"
 	"sluice/internal/model"
 	"sluice/internal/pipeline"
+	"sluice/internal/ratelimit"
 )
 
 func TestRateKeys(t *testing.T) {
@@ -184,11 +186,25 @@ func TestUpstreamLimit(t *testing.T) {
 	}
 }
 
+// TestAlgorithms: the configuration knows those of the table, and no others.
+func TestAlgorithms(t *testing.T) {
+	var names []string
+	for _, strategy := range ratelimit.Strategies() {
+		names = append(names, strategy.Name)
+		wantProblem(t, "{rate_limit: {rate: 1/s, algorithm: "+strategy.Name+"}}", "")
+	}
+	field, _ := reflect.TypeFor[limit.RateOptions]().FieldByName("Algorithm")
+	if known := field.Tag.Get("enum"); known != strings.Join(names, "|") {
+		t.Errorf("algorithm may be %s, the table has %q", known, names)
+	}
+}
+
 func TestLimitProblems(t *testing.T) {
 	for chain, want := range map[string]string{
 		"{rate_limit: {rate: 1/s}}":                                       "",
 		"{rate_limit: {}}":                                                "rate_limit needs the key rate",
 		"{rate_limit: {rate: 1/s, cost: 0}}":                              "cost must be at least 1, not 0",
+		"{rate_limit: {rate: 1/s, cost: 0, tier_by: consumer}}":           "tier_by names a tier, and there are no tiers",
 		"{rate_limit: {rate: 1/s, cost: 2}}":                              "each request costs 2, and never more than 1 can be there",
 		"{rate_limit: {rate: 1/s, burst: 0}}":                             "burst must be at least 1, not 0",
 		"{rate_limit: {rate: 1/s, max_keys: 0}}":                          "max_keys must be at least 1, not 0",
