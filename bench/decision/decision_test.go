@@ -33,7 +33,7 @@ func (never) end() error       { return nil }
 
 // TestRefused does not measure what refuses.
 func TestRefused(t *testing.T) {
-	if _, _, err := (&kase{keys: []string{"a"}, goroutines: 2}).round(never{}, time.Millisecond); err == nil {
+	if _, _, err := (&scenario{keys: []string{"a"}, goroutines: 2}).round(never{}, time.Millisecond); err == nil {
 		t.Error("what refuses was measured")
 	}
 }

@@ -42,8 +42,8 @@ func run(arguments []string, out io.Writer) error {
 	if o.rounds < 1 || o.duration <= 0 || o.keys < 1 || flags.NArg() > 0 {
 		return errors.New("at least 1 round, some time and 1 key, and no arguments")
 	}
-	for _, c := range cases(o.keys) {
-		table, err := c.measure(&o)
+	for _, s := range scenarios(o.keys) {
+		table, err := s.measure(&o)
 		if err != nil {
 			return err
 		}

@@ -15,21 +15,21 @@ import (
 	"time"
 )
 
-// kase is what is asked, and by how many at once.
-type kase struct {
+// scenario is what is asked, and by how many at once.
+type scenario struct {
 	name       string
 	keys       []string
 	quota      quota // of each
 	goroutines int
 }
 
-func cases(many int) []kase {
+func scenarios(many int) []scenario {
 	keys := make([]string, many)
 	for i := range keys {
 		keys[i] = fmt.Sprintf("10.%d.%d.%d", i>>16&255, i>>8&255, i&255)
 	}
 	all := runtime.GOMAXPROCS(0)
-	return []kase{
+	return []scenario{
 		{"one key, one processor", keys[:1], plenty, 1},
 		{fmt.Sprintf("one key, all %d processors", all), keys[:1], plenty, all},
 		{fmt.Sprintf("%d keys at random, all %d processors", many, all), keys, few, all},
@@ -42,13 +42,13 @@ const batch = 256
 var errRefused = errors.New("a limit that lets all through has refused")
 
 // measure runs the rounds of a case, and returns a table of them.
-func (c *kase) measure(o *options) (string, error) {
-	names, all, err := contenders(len(c.keys), c.quota)
+func (s *scenario) measure(o *options) (string, error) {
+	names, all, err := contenders(len(s.keys), s.quota)
 	if err != nil {
 		return "", err
 	}
 	for _, one := range all {
-		for _, key := range c.keys { // none is new any more
+		for _, key := range s.keys { // none is new any more
 			if !one.take(key) {
 				return "", errRefused
 			}
@@ -58,7 +58,7 @@ func (c *kase) measure(o *options) (string, error) {
 	cost, allocations, ratio := make([][]float64, len(all)), make([]float64, len(all)), make([][]float64, len(all))
 	for range o.rounds {
 		for i, one := range all {
-			ns, allocated, err := c.round(one, o.duration)
+			ns, allocated, err := s.round(one, o.duration)
 			if err != nil {
 				return "", err
 			}
@@ -73,7 +73,7 @@ func (c *kase) measure(o *options) (string, error) {
 		}
 	}
 	var text strings.Builder
-	fmt.Fprintf(&text, "\n%s\n\n| | ns of processor time a decision | to Sluice | allocations |\n|---|---|---|---|\n", c.name)
+	fmt.Fprintf(&text, "\n%s\n\n| | ns of processor time a decision | to Sluice | allocations |\n|---|---|---|---|\n", s.name)
 	for i, name := range names {
 		fmt.Fprintf(&text, "| %s | %.0f (%.0f–%.0f) | %.2f (%.2f–%.2f) | %.0f |\n", name,
 			median(cost[i]), slices.Min(cost[i]), slices.Max(cost[i]), median(ratio[i]), slices.Min(ratio[i]), slices.Max(ratio[i]), allocations[i])
@@ -83,21 +83,21 @@ func (c *kase) measure(o *options) (string, error) {
 
 // round has one decide for so long, and returns what a decision took of processor time
 // and how often it allocated.
-func (c *kase) round(one contender, duration time.Duration) (ns, allocations float64, err error) {
+func (s *scenario) round(one contender, duration time.Duration) (ns, allocations float64, err error) {
 	var decisions atomic.Int64
 	var refused atomic.Bool
 	var group sync.WaitGroup
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	used, until := processorTime(), time.Now().Add(duration)
-	for range c.goroutines {
+	for range s.goroutines {
 		group.Go(func() {
 			random := rand.New(rand.NewPCG(rand.Uint64(), 0))
 			for n := int64(batch); ; n += batch {
 				for range batch {
-					key := c.keys[0]
-					if len(c.keys) > 1 {
-						key = c.keys[random.IntN(len(c.keys))]
+					key := s.keys[0]
+					if len(s.keys) > 1 {
+						key = s.keys[random.IntN(len(s.keys))]
 					}
 					if !one.take(key) {
 						refused.Store(true)
