@@ -55,9 +55,9 @@ func TestChoose(t *testing.T) {
 		cases   string
 		proxies string // empty: all
 	}{
-		{"", "small-1 small-8 small-64 small-256 small-1024 connect answer-100k answer-1m upload-1m idle tls-64 tls-256 tls-connect tls-resume tls-100k h2 h2c h2-100k tls-idle", ""},
+		{"", "small-1 small-8 small-64 small-256 small-1024 connect answer-100k answer-1m upload-1m idle secured tls-64 tls-256 tls-connect tls-resume tls-100k h2 h2c h2-100k tls-idle", ""},
 		{"small-1", "small-1", ""}, // whole names
-		{"small-1|sluice-.*", "small-1", "nginx sluice-loop sluice-goroutine"},
+		{"small-1|sluice-.*", "small-1", "nginx sluice-loop sluice-goroutine sluice-loop-secured sluice-goroutine-secured"},
 		{"caddy|idle|upload-1m", "upload-1m idle", "nginx caddy"},
 	} {
 		cases, chosen, err := choose(test.only)
@@ -209,9 +209,13 @@ func TestRender(t *testing.T) {
 			circles++
 		}
 	}
-	dots := len(proxies()) - 2 // the legend's: neither nginx nor no proxy
-	for _, c := range loads() {
-		for _, p := range proxies() {
+	cases, shown := r.plotted()
+	dots := len(shown) // the legend's
+	if dots != len(proxies())-4 {
+		t.Errorf("%d proxies are plotted: all are to be, but nginx, no proxy, and what is secured", dots)
+	}
+	for _, c := range cases {
+		for _, p := range shown {
 			if !c.idle && c.in(p) && p.command != nil && p.name != baseline {
 				dots++
 			}
@@ -219,6 +223,9 @@ func TestRender(t *testing.T) {
 	}
 	if circles != dots {
 		t.Errorf("the plot has %d dots instead of %d", circles, dots)
+	}
+	if want := "| CPU per request, secured, to the bare figure | `loop` | 1.25 | 1.00 (1.00–1.00) | kept |"; !strings.Contains(page, want) {
+		t.Errorf("the page does not tell what security costs: %s", want)
 	}
 	_, streams, _ := strings.Cut(page, "### h2: ")
 	streams, _, _ = strings.Cut(streams, "### ")

@@ -38,6 +38,17 @@ func budgets() []budget {
 	for _, c := range []string{"answer-1m", "upload-1m"} {
 		all = append(all, budget{what: "CPU per MiB, " + c + ", to nginx's", limit: 1, figure: ratio(c, baseline, cpu())})
 	}
+	all = append(all, budget{
+		what: "CPU per request, secured, to the bare figure", limit: 1.25,
+		figure: func(r *results, p string) (spread, bool) {
+			bare, ok := strings.CutSuffix(p, securedSuffix)
+			if !ok {
+				return spread{}, false
+			}
+			s := r.ratio("secured", p, bare, cpu())
+			return s, s.n > 0
+		},
+	})
 	for _, engine := range []struct {
 		name  string
 		limit float64

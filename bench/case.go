@@ -17,11 +17,13 @@ type load struct {
 	path        string
 	length      int // of the answer's body; of the request's where upload is set
 	upload      bool
-	fresh       bool // a connection for each request
-	idle        bool // connections that do nothing after one request: memory
-	tls         bool // clients speak TLS 1.3
-	resumed     bool // with fresh and tls: a connection resumes the session of the last
-	streams     int  // clients speak HTTP/2, with so many requests at once on a connection; 0: HTTP/1.1
+	fresh       bool   // a connection for each request
+	idle        bool   // connections that do nothing after one request: memory
+	tls         bool   // clients speak TLS 1.3
+	resumed     bool   // with fresh and tls: a connection resumes the session of the last
+	streams     int    // clients speak HTTP/2, with so many requests at once on a connection; 0: HTTP/1.1
+	secured     bool   // gateways beside themselves with all that secures a route on
+	token       string // clients show it; empty: none
 }
 
 // host is what clients of the load call the proxy.
@@ -39,6 +41,8 @@ func loads() []load {
 		load{name: "upload-1m", title: "requests of 1 MiB, 8 connections", connections: 8, path: "/upload", length: 1 << 20, upload: true},
 		load{name: "idle", title: "idle keep-alive connections", connections: 10000, path: "/", length: 256, idle: true},
 
+		load{name: "secured", title: "256 bytes of JSON, keep-alive, 64 connections: bare, and with what secures a route", connections: 64, path: "/", length: 256, secured: true},
+
 		load{name: "tls-64", title: "TLS, 256 bytes of JSON, keep-alive, 64 connections", connections: 64, path: "/", length: 256, tls: true},
 		load{name: "tls-256", title: "TLS, 256 bytes of JSON, keep-alive, 256 connections", connections: 256, path: "/", length: 256, tls: true},
 		load{name: "tls-connect", title: "TLS, 256 bytes of JSON, a full handshake for each request, 64 at a time", connections: 64, path: "/", length: 256, fresh: true, tls: true},
@@ -52,8 +56,12 @@ func loads() []load {
 }
 
 // in tells whether there is anything to measure of a proxy: what does not know
-// HTTP knows neither TLS nor HTTP/2, and without a proxy no memory is one's.
+// HTTP knows neither TLS nor HTTP/2, without a proxy no memory is one's, and what
+// is secured is a matter of gateways.
 func (l load) in(p proxy) bool {
+	if p.secured && !l.secured || l.secured && p.engine == "" && p.name != baseline {
+		return false
+	}
 	return (!p.opaque || !l.tls && l.streams == 0) && (!l.idle || p.command != nil)
 }
 
@@ -69,6 +77,14 @@ func (l load) scheme() string {
 }
 
 func (l load) url(address string) string { return l.scheme() + "://" + address + l.path }
+
+// by is the load as a proxy is to have it: only those that verify tokens are shown one.
+func (l load) by(p proxy, t token) load {
+	if p.secured {
+		l.token = t.text
+	}
+	return l
+}
 
 // inClear is the load as the endpoint itself knows it.
 func (l load) inClear() load {
@@ -106,6 +122,9 @@ func (l load) arguments() []string {
 	}
 	if l.resumed {
 		a = append(a, "-s")
+	}
+	if field := l.authorization(); field != "" {
+		a = append(a, "-h", "Authorization: "+field)
 	}
 	return a
 }

@@ -24,6 +24,7 @@ type bench struct {
 	verifier    *verifier
 	ports       *ports
 	certificate certificate
+	token       token
 	endpoint    string // its address
 	directory   string
 	descriptors int
@@ -54,8 +55,12 @@ func measure(ctx context.Context, o options, cases []load, proxies []proxy, prog
 	if err != nil {
 		return nil, err
 	}
+	issued, err := makeToken(directory)
+	if err != nil {
+		return nil, err
+	}
 	b := &bench{
-		programs: p, client: client{program: p.load, h2load: p.h2load}, certificate: shown, verifier: newVerifier(shown.roots), ports: &ports{},
+		programs: p, client: client{program: p.load, h2load: p.h2load}, certificate: shown, token: issued, verifier: newVerifier(shown.roots), ports: &ports{},
 		directory: directory, descriptors: descriptors, duration: o.duration, warm: 300 * time.Millisecond, settle: time.Second,
 		speech: progress,
 		rates:  map[string]float64{},
@@ -94,7 +99,7 @@ func measure(ctx context.Context, o options, cases []load, proxies []proxy, prog
 				}
 				if s != nil {
 					b.results.Samples = append(b.results.Samples, *s)
-					progress.say("%d/%d %-12s %-16s %s", round+1, o.rounds, c.name, p.name, s)
+					progress.say("%d/%d %-12s %-24s %s", round+1, o.rounds, c.name, p.name, s)
 				}
 			}
 		}
@@ -116,6 +121,7 @@ func (b *bench) settings(ctx context.Context, c load, p proxy, directory string)
 		Endpoint: b.endpoint, Directory: directory, programs: b.programs,
 		Cores: runtime.NumCPU(), Connections: 10100, Descriptors: b.descriptors,
 		TLS: c.tls, HTTP2: c.streams > 0, Scheme: c.scheme(), Certificate: b.certificate.file, Key: b.certificate.key,
+		Issuer: issuer, IssuerKey: b.token.key,
 	}
 	var err error
 	if s.Listen, err = b.ports.address(ctx); err != nil {
@@ -236,6 +242,7 @@ func (b *bench) sample(ctx context.Context, c load, p proxy, round int) (*sample
 	if !c.in(p) {
 		return nil, nil
 	}
+	c = c.by(p, b.token)
 	err := b.with(ctx, c, p, func(address string, ids []int) error {
 		if err := b.verifier.verify(ctx, address, c, false); err != nil {
 			return err

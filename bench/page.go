@@ -188,14 +188,14 @@ func (r *results) overview(b *strings.Builder, cases []load, proxies []proxy) {
 	head := []string{"case", "nginx, µs"}
 	var columns []proxy
 	for _, p := range proxies {
-		if p.command != nil && p.name != baseline {
+		if p.command != nil && p.name != baseline && !p.secured {
 			head = append(head, p.title)
 			columns = append(columns, p)
 		}
 	}
 	var rows [][]string
 	for _, c := range cases {
-		if c.idle {
+		if c.idle || c.secured {
 			continue
 		}
 		row := []string{c.name, r.cell(c.name, baseline, cpu())}
@@ -203,6 +203,9 @@ func (r *results) overview(b *strings.Builder, cases []load, proxies []proxy) {
 			row = append(row, r.cell(c.name, p.name, cpu()))
 		}
 		rows = append(rows, row)
+	}
+	if len(rows) == 0 {
+		rows = [][]string{{"none of these"}}
 	}
 	r.table(b, head, rows)
 }

@@ -87,12 +87,12 @@ text{font:12px system-ui,sans-serif}
 func (r *results) plotted() (cases []load, shown []proxy) {
 	all, measured := r.measured()
 	for _, c := range all {
-		if !c.idle {
+		if !c.idle && !c.secured {
 			cases = append(cases, c)
 		}
 	}
 	for _, p := range measured {
-		if p.command != nil && p.name != baseline {
+		if p.command != nil && p.name != baseline && !p.secured {
 			shown = append(shown, p)
 		}
 	}

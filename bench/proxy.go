@@ -15,6 +15,10 @@ import (
 // baseline is the proxy that ratios are taken to.
 const baseline = "nginx"
 
+// securedSuffix ends the name of a gateway that is secured; what stands before it is that of
+// the bare one.
+const securedSuffix = "-secured"
+
 // proxy is one of those that are measured.
 type proxy struct {
 	name  string
@@ -28,6 +32,9 @@ type proxy struct {
 	opaque bool
 	// engine is that of a gateway.
 	engine string
+	// secured says that it does all that secures a route (configuration/sluice.yaml),
+	// and takes nobody without a token.
+	secured bool
 	// colour stands out on light and on dark ground and from the others, also
 	// for the colour-blind (after Okabe and Ito).
 	colour string
@@ -53,7 +60,11 @@ type settings struct {
 	TLS, HTTP2       bool
 	Scheme           string
 	Certificate, Key string // files
-	programs         programs
+	// Secured has a gateway verify tokens of Issuer by IssuerKey, a file, and limit,
+	// log and count what passes.
+	Secured           bool
+	Issuer, IssuerKey string
+	programs          programs
 }
 
 //go:embed configuration
@@ -70,6 +81,11 @@ func proxies() []proxy {
 			colour:        colour,
 		}
 	}
+	secured := func(p proxy) proxy {
+		p.name, p.title, p.secured = p.name+securedSuffix, p.title+", secured", true
+		return p
+	}
+	loop, goroutine := sluice("loop", "#d55e00"), sluice("goroutine", "#e69f00")
 	return []proxy{
 		{
 			name:          baseline,
@@ -80,8 +96,10 @@ func proxies() []proxy {
 			},
 			workers: true,
 		},
-		sluice("loop", "#d55e00"),
-		sluice("goroutine", "#e69f00"),
+		loop,
+		goroutine,
+		secured(loop),
+		secured(goroutine),
 		{
 			name:          "haproxy",
 			title:         "HAProxy",
@@ -144,7 +162,7 @@ func (p proxy) configure(s *settings) error {
 		return err
 	}
 	s.Host, s.Port = address.Addr().String(), int(address.Port())
-	s.Engine = p.engine
+	s.Engine, s.Secured = p.engine, p.secured
 	s.File = filepath.Join(s.Directory, p.configuration)
 	var filled bytes.Buffer
 	if err := parsed.Execute(&filled, s); err != nil {

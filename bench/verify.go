@@ -85,7 +85,7 @@ func (v *verifier) fields(ctx context.Context, address string, l load) (request,
 		return nil, nil, fmt.Errorf("the endpoint received Host %q instead of %q", got.Host, address)
 	}
 	for name := range got.Header {
-		if name != "User-Agent" {
+		if name != "User-Agent" && name != "Authorization" {
 			request = append(request, name)
 		}
 	}
@@ -125,6 +125,9 @@ func (v *verifier) send(ctx context.Context, method string, l load, url string, 
 	request, err := http.NewRequestWithContext(ctx, method, url, bytes.NewReader(body))
 	if err != nil {
 		return nil, nil, err
+	}
+	if field := l.authorization(); field != "" {
+		request.Header.Set("Authorization", field)
 	}
 	answer, err := client.Do(request)
 	if err != nil {

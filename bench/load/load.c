@@ -63,7 +63,7 @@ struct conn {
 
 /* What was asked for. */
 static struct sockaddr_in target;
-static const char *path = "/";
+static const char *path = "/", *field = "";
 static int connections = 1, fresh, idle_only, resume;
 static SSL_CTX *tls; /* NULL: in clear */
 static size_t upload;
@@ -630,7 +630,7 @@ static void options(int argc, char **argv)
 	int o;
 	char *colon, *pid;
 	target.sin_family = AF_INET;
-	while ((o = getopt(argc, argv, "a:c:u:b:l:w:d:r:p:nits")) > 0) {
+	while ((o = getopt(argc, argv, "a:c:u:b:l:w:d:r:p:h:nits")) > 0) {
 		switch (o) {
 		case 'a':
 			if (!(colon = strchr(optarg, ':')))
@@ -646,6 +646,7 @@ static void options(int argc, char **argv)
 		case 'w': warm = atof(optarg) * 1e9; break;
 		case 'd': duration = atof(optarg) * 1e9; break;
 		case 'r': rate = atof(optarg); break;
+		case 'h': field = optarg; break;
 		case 'n': fresh = 1; break;
 		case 'i': idle_only = 1; break;
 		case 't': secure(); break;
@@ -659,20 +660,24 @@ static void options(int argc, char **argv)
 	}
 	if (!target.sin_port || connections < 1) {
 		fprintf(stderr, "usage: load -a ADDRESS:PORT [-c CONNECTIONS] [-u PATH] [-b UPLOAD] [-l LENGTH] "
-			"[-w WARM] [-d SECONDS] [-r RATE] [-p PID,...] [-n] [-i] [-t [-s]]\n");
+			"[-w WARM] [-d SECONDS] [-r RATE] [-p PID,...] [-h FIELD] [-n] [-i] [-t [-s]]\n");
 		exit(2);
 	}
 }
 
 static void prepare(void)
 {
-	char head[512];
+	char head[HEAD_MAX];
 	char length[128] = "";
 	if (upload)
 		snprintf(length, sizeof length, "Content-Type: application/octet-stream\r\nContent-Length: %zu\r\n", upload);
 	int n = snprintf(head, sizeof head,
-			 "%s %s HTTP/1.1\r\nHost: bench.example\r\nUser-Agent: sluice-bench\r\nAccept: */*\r\n%s%s\r\n",
-			 upload ? "POST" : "GET", path, length, fresh ? "Connection: close\r\n" : "");
+			 "%s %s HTTP/1.1\r\nHost: bench.example\r\nUser-Agent: sluice-bench\r\nAccept: */*\r\n%s%s%s%s\r\n",
+			 upload ? "POST" : "GET", path, length, fresh ? "Connection: close\r\n" : "", field, *field ? "\r\n" : "");
+	if (n >= (int)sizeof head) {
+		fprintf(stderr, "-h is too long\n");
+		exit(2);
+	}
 	request_length = n + upload;
 	if (!(request = malloc(request_length)))
 		die("malloc");
