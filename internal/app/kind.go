@@ -7,6 +7,7 @@ import (
 	"sluice/internal/middleware/external"
 	"sluice/internal/middleware/grpc"
 	"sluice/internal/middleware/limit"
+	"sluice/internal/middleware/login"
 	"sluice/internal/pipeline"
 )
 
@@ -19,6 +20,7 @@ func Kinds() []pipeline.Kind {
 		limit.Concurrency(),
 		limit.Body(),
 		auth.JWT(),
+		login.Kind(),
 		auth.APIKeys(),
 		auth.Basic(),
 		auth.HMAC(),

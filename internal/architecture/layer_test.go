@@ -57,6 +57,7 @@ var table = map[string]place{
 	"internal/middleware/external": {layer: 3},
 	"internal/middleware/grpc":     {layer: 3},
 	"internal/middleware/limit":    {layer: 3},
+	"internal/middleware/login":    {layer: 3, over: "internal/middleware/auth"},
 	"internal/middleware/traffic":  {layer: 3},
 	"internal/proxy":               {layer: 3},
 	"internal/answer":              {layer: 3},
@@ -117,10 +118,10 @@ func importsPointDown(p *pkg, report func(token.Pos, string)) {
 
 // knowHTTP are the packages that may know net/http: the two adapters, the
 // HTTP/2 connection that serves one of them by http.Handler, acme, whose library
-// asks a directory by an http.Client, keyset and external, which ask issuers and
-// authorization services by one, the admin API, and the commands that talk to it. All
+// asks a directory by an http.Client, keyset, external and login, which ask issuers
+// and authorization services by one, the admin API, and the commands that talk to it. All
 // others know internal/message.
-var knowHTTP = map[string]bool{"internal/acme": true, "internal/h2": true, "internal/keyset": true, "internal/middleware/external": true, "internal/server": true, "internal/transport": true, "internal/admin": true, "cmd/sluice": true}
+var knowHTTP = map[string]bool{"internal/acme": true, "internal/h2": true, "internal/keyset": true, "internal/middleware/external": true, "internal/middleware/login": true, "internal/server": true, "internal/transport": true, "internal/admin": true, "cmd/sluice": true}
 
 func netHTTPStaysAtTheBorder(p *pkg, report func(token.Pos, string)) {
 	if knowHTTP[p.path] || table[p.path].test {

@@ -200,6 +200,8 @@ func formOf(value any) string {
 		return "key, or list of keys"
 	case *StoreName:
 		return "`memory`, or name of a store"
+	case *SessionStore:
+		return "`cookie`, or name of a store"
 	case *statuses:
 		return "status, range, or list of them"
 	case *retryReason:

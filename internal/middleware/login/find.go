@@ -1,0 +1,193 @@
+package login
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"sluice/internal/message"
+	"sluice/internal/pipeline"
+)
+
+const (
+	// storePatience is how long a store may take.
+	storePatience = time.Second
+	// shortPatience is how long a request waits for the refresh of a session that is still
+	// good, longPatience where it is not.
+	shortPatience = 2 * time.Second
+	longPatience  = flightTime + time.Second
+	// mostRefreshes bounds how often one request goes on to the session of after a refresh.
+	mostRefreshes = 4
+)
+
+// find returns the session that a client has, and whether it has to be told of another
+// text for it; nil: there is none that is good.
+func (g *gate) find(x *pipeline.Exchange, text string) (h *held, renewed bool, err error) {
+	if text == "" {
+		return nil, false, nil
+	}
+	sealed, err := g.sealed(x, text)
+	if err != nil {
+		return nil, false, err
+	}
+	if sealed == "" {
+		return nil, false, nil
+	}
+	if h, err = g.opened(text, sealed); err != nil {
+		return nil, false, nil //nolint:nilerr // it is as good as none
+	}
+	for range mostRefreshes {
+		now := g.now().Unix()
+		switch {
+		case g.left(h.session) <= 0, h.Refresh == "" && now >= h.Until:
+			return nil, false, nil
+		case h.Refresh == "" || now < h.Due:
+			return h, h.text != text, nil
+		}
+		next, err := g.await(x, h, sealed)
+		if err != nil || next == nil || next == h {
+			return next, next != nil && next.text != text, err
+		}
+		h, sealed = next, next.sealed
+	}
+	return nil, false, unavailable(errAway)
+}
+
+// sealed is the session as it is kept.
+func (g *gate) sealed(x *pipeline.Exchange, text string) (sealed string, err error) {
+	if !g.keeper.remote() {
+		return text, nil
+	}
+	x.Wait(func() {
+		ctx, cancel := context.WithTimeout(x.Context(), storePatience)
+		defer cancel()
+		sealed, err = g.keeper.sealed(ctx, text)
+	})
+	switch {
+	case err != nil && x.Context().Err() != nil:
+		return "", context.Cause(x.Context())
+	case err != nil:
+		return "", unavailable(err)
+	}
+	return sealed, nil
+}
+
+// opened is what a session as it is kept comes to.
+func (g *gate) opened(text, sealed string) (*held, error) {
+	m := markOf(text, sealed)
+	if h := g.sessions.remembered(m); h != nil {
+		return h, nil
+	}
+	s, err := g.keeper.open(text, sealed)
+	if err != nil {
+		return nil, err
+	}
+	user, err := g.userOf(s)
+	if err != nil {
+		return nil, err
+	}
+	h := &held{session: s, user: user, text: text, sealed: sealed, mark: m}
+	g.sessions.remember(h)
+	return h, nil
+}
+
+// await waits for the refresh of a session. It returns the session itself where it is
+// good without one, and nil where it has ended.
+func (g *gate) await(x *pipeline.Exchange, h *held, sealed string) (*held, error) {
+	good := g.now().Unix() < h.Until
+	f := g.sessions.join(h.mark, g.now, func() (*held, error) { return g.refresh(h, sealed) })
+	over := false
+	if f != nil {
+		select {
+		case <-f.over:
+			over = true
+		default:
+			patience := longPatience
+			if good {
+				patience = shortPatience
+			}
+			x.Wait(func() { over = waitFor(x.Context(), f.over, patience) })
+		}
+	}
+	switch {
+	case over && f.err == nil:
+		return f.held, nil
+	case over && ended(f.err) != nil:
+		return nil, nil //nolint:nilnil,nilerr // it has ended, which is no error
+	case x.Context().Err() != nil:
+		return nil, context.Cause(x.Context())
+	case good:
+		return h, nil
+	}
+	return nil, unavailable(errAway)
+}
+
+func waitFor(ctx context.Context, over <-chan struct{}, patience time.Duration) bool {
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-over:
+		return true
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// refresh gets a session anew. It goes on when the client that has asked first leaves:
+// the others wait for it, and its refresh token is spent.
+func (g *gate) refresh(h *held, sealed string) (*held, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), flightTime)
+	defer cancel()
+	text, next, err := g.keeper.renew(ctx, h.text, sealed, func(ctx context.Context, s *session) (*session, error) {
+		m := g.provider.last()
+		if m == nil {
+			return nil, errAway
+		}
+		t, err := g.again(ctx, m, s)
+		if err != nil {
+			return nil, err
+		}
+		began := time.Unix(s.Began, 0)
+		fresh := newSession(t, began, g.now())
+		if fresh.IDToken == "" {
+			fresh.IDToken = s.IDToken
+		}
+		_, err = g.userOf(fresh)
+		return fresh, err
+	})
+	if err == nil {
+		var fresh *held
+		if fresh, err = g.opened(text, next); err == nil {
+			return fresh, nil
+		}
+	}
+	if cause := ended(err); cause != nil {
+		g.log.Info("a session has ended: it could not be refreshed", "issuer", g.Provider.Issuer, "error", cause)
+		if err := g.keeper.end(ctx, h.text); err != nil {
+			g.log.Warn("a session that has ended stays in its store until its time is over", "error", err)
+		}
+		return nil, err
+	}
+	g.log.Warn("a session cannot be refreshed for now", "issuer", g.Provider.Issuer, "error", err)
+	return nil, err
+}
+
+// ended returns why a session is over for good, as a failed refresh has it; nil: it is
+// not, or there was no failure. Nobody knows whether a session is good that the issuer
+// does not answer for, or that a store does not give.
+func ended(err error) error {
+	for _, away := range []error{errAway, errSetUp, errStore, context.DeadlineExceeded, context.Canceled} {
+		if errors.Is(err, away) {
+			return nil
+		}
+	}
+	return err
+}
+
+// unavailable is 503: nobody can tell for now who the client is.
+func unavailable(cause error) *pipeline.Error {
+	err := pipeline.NewError(pipeline.AuthUnavailable, cause)
+	err.Fields.Put(message.RetryAfter, "1")
+	return err
+}

@@ -1,0 +1,342 @@
+package login
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/oauth2"
+
+	"sluice/internal/keyset"
+	"sluice/internal/lease"
+	"sluice/internal/pemfile"
+	"sluice/internal/token"
+)
+
+// providerSettings say who the issuer is.
+type providerSettings struct {
+	Issuer string
+	CA     string // PEM; empty: the system's authorities
+}
+
+const (
+	askTime = 5 * time.Second // one request to the issuer
+	largest = 1 << 20         // of an answer
+	// fresh is for how long an issuer that has answered is taken to be there.
+	fresh = 10 * time.Second
+	// usual is how often it is asked without a need, throttle how often at most, and
+	// slowest how seldom while it does not answer.
+	usual    = 5 * time.Minute
+	throttle = time.Second
+	slowest  = 30 * time.Second
+	crowd    = 256 // how many may wait for one answer
+)
+
+// metadata is what an issuer tells of itself (OpenID Connect Discovery 1.0, 3).
+type metadata struct {
+	Issuer        string   `json:"issuer"`
+	Authorization string   `json:"authorization_endpoint"`
+	Token         string   `json:"token_endpoint"`
+	EndSession    string   `json:"end_session_endpoint"`
+	JWKS          string   `json:"jwks_uri"`
+	AuthMethods   []string `json:"token_endpoint_auth_methods_supported"`
+	TellsIssuer   bool     `json:"authorization_response_iss_parameter_supported"` // RFC 9207 3
+}
+
+// check holds what an issuer tells to who it is, and to the way it was asked.
+func (m *metadata) check(issuer string) error {
+	if m.Issuer != issuer {
+		return fmt.Errorf("it calls itself %.200q", m.Issuer)
+	}
+	secure := strings.HasPrefix(issuer, "https:")
+	for _, e := range []struct {
+		name, url string
+		optional  bool
+	}{
+		{"authorization_endpoint", m.Authorization, false}, {"token_endpoint", m.Token, false},
+		{"jwks_uri", m.JWKS, false}, {"end_session_endpoint", m.EndSession, true},
+	} {
+		if e.optional && e.url == "" {
+			continue
+		}
+		u, err := url.Parse(e.url)
+		if err != nil || u.Host == "" || u.User != nil || u.Scheme != "https" && (u.Scheme != "http" || secure) {
+			return fmt.Errorf("its %s is not a URL that can be used: %.200q", e.name, e.url)
+		}
+	}
+	return nil
+}
+
+// style is how the gateway says who it is (OpenID Connect Core 1.0, 9): as the secret of
+// Basic unless the issuer takes the other way alone.
+func (m *metadata) style(secret string) oauth2.AuthStyle {
+	switch {
+	case secret == "":
+		return oauth2.AuthStyleInParams
+	case m.AuthMethods == nil, slices.Contains(m.AuthMethods, "client_secret_basic"), !slices.Contains(m.AuthMethods, "client_secret_post"):
+		return oauth2.AuthStyleInHeader
+	}
+	return oauth2.AuthStyleInParams
+}
+
+// errAway says that the issuer does not answer, or with nothing that helps.
+var errAway = errors.New("the issuer does not answer for now")
+
+// provider is an issuer: what it tells of itself, and its keys. It is asked in the
+// background, and whenever somebody wants to log in and it was not heard of lately.
+type provider struct {
+	settings providerSettings
+	http     *http.Client
+	registry *lease.Registry
+	log      *slog.Logger
+	wanted   chan struct{}
+	ended    chan struct{} // it is asked no more
+	cancel   context.CancelFunc
+
+	remote atomic.Pointer[keyset.Remote]
+
+	mu      sync.Mutex
+	known   *metadata // nil: it was never heard of
+	heard   time.Time
+	round   *round // that is under way, or will come
+	waiting int
+}
+
+// round is one question.
+type round struct {
+	over chan struct{}
+	err  error
+}
+
+func newProvider(s providerSettings, registry *lease.Registry, log *slog.Logger) *provider {
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if s.CA != "" {
+		pool, fault := pemfile.Authorities([]byte(s.CA))
+		if fault != nil {
+			panic("BUG: the authorities were not checked: " + fault.String())
+		}
+		config.RootCAs = pool.CertPool
+	}
+	return &provider{
+		settings: s, registry: registry, log: log.With("issuer", s.Issuer),
+		http: &http.Client{
+			Transport: &http.Transport{
+				DialContext:            (&net.Dialer{Timeout: askTime}).DialContext,
+				TLSClientConfig:        config,
+				ForceAttemptHTTP2:      true,
+				MaxResponseHeaderBytes: 64 << 10,
+				MaxIdleConnsPerHost:    16,
+				IdleConnTimeout:        30 * time.Second,
+			},
+			// Nobody is sent a secret whom the issuer has not named.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+			Timeout:       askTime,
+		},
+		wanted: make(chan struct{}, 1), ended: make(chan struct{}),
+	}
+}
+
+// Start begins to ask. It is for the registry of leases.
+func (p *provider) Start() error {
+	ctx, cancel := context.WithCancel(context.Background())
+	p.cancel = cancel
+	go p.run(ctx)
+	return nil
+}
+
+// Release ends that.
+func (p *provider) Release() { p.cancel() }
+
+// keys are those that the issuer signs with; nil: they are not there yet.
+func (p *provider) keys() *token.Set {
+	if remote := p.remote.Load(); remote != nil {
+		return remote.Keys()
+	}
+	return nil
+}
+
+// last is what the issuer has told last, however long ago; nil: nothing.
+func (p *provider) last() *metadata {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.known
+}
+
+// current is what the issuer tells of itself now, or did some seconds ago. Where it does
+// not answer the error is errAway. All who wait do so for one question.
+func (p *provider) current(ctx context.Context) (*metadata, error) {
+	p.mu.Lock()
+	switch {
+	case p.known != nil && time.Since(p.heard) < fresh:
+		defer p.mu.Unlock()
+		return p.known, nil
+	case p.waiting >= crowd:
+		defer p.mu.Unlock()
+		return nil, errAway
+	}
+	p.waiting++
+	this := p.want()
+	p.mu.Unlock()
+	var err error
+	select {
+	case <-this.over:
+		err = this.err
+	case <-p.ended:
+		err = errAway
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.waiting--
+	return p.known, err
+}
+
+// want has the issuer asked as soon as may be. It is called with the lock held.
+func (p *provider) want() *round {
+	if p.round == nil {
+		p.round = &round{over: make(chan struct{})}
+	}
+	select {
+	case p.wanted <- struct{}{}:
+	default:
+	}
+	return p.round
+}
+
+// lost says that a request to the issuer has failed: whether it is there has to be asked.
+func (p *provider) lost() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.heard = time.Time{}
+}
+
+func (p *provider) run(ctx context.Context) {
+	defer p.http.CloseIdleConnections()
+	held := p.registry.NewSet()
+	defer func() { held.Release() }()
+	defer close(p.ended)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for failures := 0; ; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-p.wanted:
+		}
+		began := time.Now()
+		p.mu.Lock()
+		this := p.want()
+		<-p.wanted // it is met by this one
+		p.mu.Unlock()
+		told, err := p.ask(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			held, err = p.adopt(held, told)
+		}
+		p.tell(err, failures)
+		pause := usual
+		if err != nil {
+			pause = min(slowest, throttle<<min(failures, 10))
+			failures++
+		} else {
+			failures = 0
+		}
+		p.settle(this, told, err)
+		timer.Reset(time.Until(began.Add(throttle)))
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		timer.Reset(time.Until(began.Add(pause)))
+	}
+}
+
+// settle ends a round.
+func (p *provider) settle(this *round, told *metadata, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err != nil {
+		this.err = errAway
+	} else {
+		p.known, p.heard = told, time.Now()
+	}
+	p.round = nil
+	close(this.over)
+	select {
+	case <-p.wanted: // by one who has waited for this round
+	default:
+	}
+}
+
+// adopt has the keys fetched from where the issuer says they are; held holds those of
+// before, and is given back if they are the same.
+func (p *provider) adopt(held *lease.Set, told *metadata) (*lease.Set, error) {
+	next := p.registry.NewSet()
+	remote := keyset.Acquire(next, keyset.Settings{URL: told.JWKS, CA: p.settings.CA}, p.log)
+	if err := next.Commit(); err != nil {
+		next.Release()
+		return held, err
+	}
+	p.remote.Store(remote)
+	held.Release()
+	return next, nil
+}
+
+func (p *provider) tell(err error, failures int) {
+	switch {
+	case err != nil && failures == 0:
+		p.log.Warn("the issuer does not tell of itself; nobody can log in until it does, and sessions go on", "error", err)
+	case err == nil && failures > 0:
+		p.log.Info("the issuer tells of itself again", "failures", failures)
+	}
+}
+
+// ask asks the issuer what it tells of itself.
+func (p *provider) ask(ctx context.Context) (m *metadata, err error) {
+	where := strings.TrimSuffix(p.settings.Issuer, "/") + "/.well-known/openid-configuration"
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, where, http.NoBody)
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Accept", "application/json")
+	response, err := p.http.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, response.Body.Close()) }()
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("the status is %d", response.StatusCode)
+	}
+	data, err := io.ReadAll(io.LimitReader(response.Body, largest+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case len(data) > largest:
+		return nil, fmt.Errorf("the body is larger than %d MiB", largest>>20)
+	}
+	m = &metadata{}
+	if err := json.Unmarshal(data, m); err != nil {
+		return nil, errors.New("the body is no JSON, or not of the form that is expected")
+	}
+	if err := m.check(p.settings.Issuer); err != nil {
+		return nil, err
+	}
+	return m, nil
+}
