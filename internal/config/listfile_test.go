@@ -71,7 +71,8 @@ func TestListFile(t *testing.T) {
 // TestListFileTellsNoSecret: what a problem shows of the file has no secrets for those
 // who may not read it.
 func TestListFileTellsNoSecret(t *testing.T) {
-	for _, content := range []string{"- {level: x, secret: let-me-in}\n", "- {level: 1, secret: let-me-in\n", "- secret: let-me-in\n  level: let-me-in\n"} {
+	for _, content := range []string{"- {level: x, secret: let-me-in}\n", "- {level: 1, secret: let-me-in\n", "- secret: let-me-in\n  level: let-me-in\n",
+		"- {level: x, key: let-me-in}\n", "- {level: 1, key: let-me-in\n", "- key: let-me-in\n  level: let-me-in\n"} {
 		_, result := decodeFiles(t, "{list: f}", content)
 		if len(result.Problems) == 0 {
 			t.Errorf("%q has no problem", content)

@@ -23,6 +23,8 @@ func TestRedact(t *testing.T) {
 		"like its key":        {"admin: {password: password}\n", "admin: {password: REDACTED}\n"},
 		"of sentinels":        {"{sentinel: {master: m, password: let-me-in}}\n", "{sentinel: {master: m, password: REDACTED}}\n"},
 		"of a password":       {"users: [{name: ann, hash: $2y$05$let-me-in}]\n", "users: [{name: ann, hash: REDACTED}]\n"},
+		"of clients' keys":    {"api_key: {keys: [{key: let-me-in, consumer: a}]}\n", "api_key: {keys: [{key: REDACTED, consumer: a}]}\n"},
+		"other keys":          {"{keys: {key: 1}, tls: {key: a.pem}, rate_limit: {key: route}}\n", "{keys: {key: REDACTED}, tls: {key: a.pem}, rate_limit: {key: route}}\n"},
 		"after other letters": {"{name: \"äöü\", token: let-me-in}\n", "{name: \"äöü\", token: REDACTED}\n"},
 		"an edit": {
 			"routes: [{middleware: [{headers: {request: {set: {authorization: Bearer let-me-in, X-A: b}, add: {Cookie: s=let-me-in}}}}]}]\n",

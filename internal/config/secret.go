@@ -28,7 +28,7 @@ func isSecretName(key string) bool {
 func namesSecret(text string) bool {
 	text = strings.ToLower(text)
 	contained := func(part string) bool { return strings.Contains(text, part) }
-	return slices.ContainsFunc(secretNames, contained) || slices.ContainsFunc(secretParts, contained)
+	return slices.ContainsFunc(secretNames, contained) || slices.ContainsFunc(secretParts, contained) || contained("key:") || contained(`"key"`)
 }
 
 // isPublic tells whether nothing of a secret's value stands in the document: it
@@ -91,7 +91,11 @@ func (s *source) secrets() *secrets {
 	}
 	s.known = &secrets{nodes: map[[2]int]*yaml.Node{}, unsure: s.shifted}
 	w := secretWalk{found: s.known, seen: map[secretVisit]bool{}}
-	w.walk(s.root, false)
+	start := public
+	if s.root != nil && s.root.Kind == yaml.SequenceNode { // no document, but a file of keys
+		start = keyed
+	}
+	w.walk(s.root, start)
 	var values []string
 	for _, n := range s.known.nodes {
 		if at, ok := s.scalarAt(n); ok {
@@ -125,31 +129,40 @@ type secretWalk struct {
 }
 
 type secretVisit struct {
-	node   *yaml.Node
-	secret bool
+	node *yaml.Node
+	kind secrecy
 }
 
-// walk looks at a node; secret says that it is the value of a secret's key.
-func (w *secretWalk) walk(n *yaml.Node, secret bool) {
+// secrecy is what is known of a node by the way to it.
+type secrecy int
+
+const (
+	public secrecy = iota
+	secret         // the value of a secret's key
+	keyed          // the value of keys, or what is in that: what api_key knows of clients' keys
+)
+
+// walk looks at a node.
+func (w *secretWalk) walk(n *yaml.Node, kind secrecy) {
 	if n == nil {
 		return
 	}
 	if n.Anchor != "" || n.Kind == yaml.AliasNode { // it may be reached by several ways, or by itself
-		if w.seen[secretVisit{n, secret}] {
+		if w.seen[secretVisit{n, kind}] {
 			return
 		}
-		w.seen[secretVisit{n, secret}] = true
+		w.seen[secretVisit{n, kind}] = true
 	}
 	switch n.Kind {
 	case yaml.AliasNode:
-		w.walk(n.Alias, secret)
+		w.walk(n.Alias, kind)
 	case yaml.ScalarNode:
-		if secret && !isPublic(n.Value) {
+		if kind == secret && !isPublic(n.Value) {
 			w.found.nodes[[2]int{n.Line, n.Column}] = n
 		}
 	case yaml.SequenceNode, yaml.DocumentNode:
 		for _, item := range n.Content {
-			w.walk(item, secret)
+			w.walk(item, kind)
 		}
 	case yaml.MappingNode:
 		for i := 0; i+1 < len(n.Content); i += 2 {
@@ -157,10 +170,22 @@ func (w *secretWalk) walk(n *yaml.Node, secret bool) {
 			if key.Kind == yaml.AliasNode && key.Alias != nil {
 				key = key.Alias
 			}
-			// Of a condition the regex is what the secret must be.
-			w.walk(n.Content[i+1], isSecretName(key.Value) || secret && key.Value == "regex")
+			w.walk(n.Content[i+1], secrecyOf(key.Value, kind))
 		}
 	}
+}
+
+// secrecyOf is that of the value of a key, in a mapping of another.
+func secrecyOf(key string, within secrecy) secrecy {
+	switch {
+	case isSecretName(key),
+		within == secret && key == "regex", // of a condition: what the secret must be
+		within == keyed && key == "key":    // a digest, or by mistake the key itself
+		return secret
+	case key == "keys":
+		return keyed
+	}
+	return public
 }
 
 // scalarAt finds the text of a scalar in the document, without its quotes.
