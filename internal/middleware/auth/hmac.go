@@ -218,6 +218,7 @@ var (
 // identify verifies what is cheap before what is dear: a body is read for those who have
 // a key only, and a nonce is used up by requests that are good.
 func (g *hmacGate) identify(x *pipeline.Exchange) (*pipeline.Principal, error) {
+	began := time.Now()
 	sig := g.choose(signaturesOf(x.Request.Fields))
 	if sig == nil {
 		return nil, g.refuse(errSignatures)
@@ -232,7 +233,7 @@ func (g *hmacGate) identify(x *pipeline.Exchange) (*pipeline.Principal, error) {
 		return nil, g.refuse(errAlgorithm)
 	case !g.covers(x.Request, sig):
 		return nil, g.refuse(errCovered)
-	case !g.timely(x, sig):
+	case !g.timely(x.Request, sig, x.Start):
 		return nil, g.refuse(errTime)
 	case g.nonces != nil && (sig.nonce == "" || len(sig.nonce) > longestName):
 		return nil, g.refuse(errNonce)
@@ -243,7 +244,13 @@ func (g *hmacGate) identify(x *pipeline.Exchange) (*pipeline.Principal, error) {
 	if g.nonces == nil {
 		return key.principal, nil
 	}
-	fresh, err := g.nonces.use(x, sig.key, sig.nonce)
+	// The body may have come slowly, and a nonce is kept only while a signature with it is
+	// in time.
+	now := x.Start.Add(time.Since(began))
+	if !g.timely(x.Request, sig, now) {
+		return nil, g.refuse(errTime)
+	}
+	fresh, err := g.nonces.use(x, sig.key, sig.nonce, now)
 	switch {
 	case err != nil:
 		return nil, pipeline.NewError(pipeline.AuthUnavailable, err)
@@ -306,15 +313,15 @@ const imfFixdate = "Mon, 02 Jan 2006 15:04:05 GMT"
 
 // timely tells whether a signature was made about now: by its created, or else by a date
 // that it covers.
-func (g *hmacGate) timely(x *pipeline.Exchange, sig *signature) bool {
+func (g *hmacGate) timely(r *message.Request, sig *signature, now time.Time) bool {
 	made := time.Unix(sig.created, 0)
 	if !sig.hasCreated {
-		text, _ := joined(x.Request.Fields, "date")
+		text, _ := joined(r.Fields, "date")
 		var err error
 		if made, err = time.Parse(imfFixdate, text); err != nil || !sig.has("date") {
 			return false
 		}
 	}
-	age := x.Start.Sub(made)
-	return age <= g.ClockSkew && age >= -g.ClockSkew && (!sig.hasExpires || x.Start.Before(time.Unix(sig.expires, 0)))
+	age := now.Sub(made)
+	return age <= g.ClockSkew && age >= -g.ClockSkew && (!sig.hasExpires || now.Before(time.Unix(sig.expires, 0)))
 }

@@ -24,7 +24,7 @@ type nonceSettings struct {
 // nonces tell whether a nonce of a key comes for the first time. Where that cannot be
 // told they fail.
 type nonces interface {
-	use(x *pipeline.Exchange, key, nonce string) (fresh bool, err error)
+	use(x *pipeline.Exchange, key, nonce string, now time.Time) (fresh bool, err error)
 }
 
 // newNonces returns the nonces of a place in a chain; they outlive reloads. nil: they do
@@ -93,8 +93,8 @@ type ownNoncesOf struct {
 	settings *nonceSettings
 }
 
-func (n *ownNoncesOf) use(x *pipeline.Exchange, key, nonce string) (fresh bool, err error) {
-	return n.ownNonces.use(usedOf(key, nonce), x.Start, n.settings)
+func (n *ownNoncesOf) use(_ *pipeline.Exchange, key, nonce string, now time.Time) (fresh bool, err error) {
+	return n.ownNonces.use(usedOf(key, nonce), now, n.settings)
 }
 
 // sharedNonces are kept in a store.
@@ -107,7 +107,7 @@ type sharedNonces struct {
 // storePatience is how long a store may take.
 const storePatience = time.Second
 
-func (n *sharedNonces) use(x *pipeline.Exchange, key, nonce string) (fresh bool, err error) {
+func (n *sharedNonces) use(x *pipeline.Exchange, key, nonce string, _ time.Time) (fresh bool, err error) {
 	id := usedOf(key, nonce)
 	x.Wait(func() {
 		// A client that leaves does not end it: the nonce may be used already.

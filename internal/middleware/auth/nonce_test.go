@@ -2,9 +2,11 @@ package auth
 
 import (
 	"fmt"
+	"io"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"sluice/internal/message"
@@ -108,6 +110,47 @@ func TestNoncesAreBounded(t *testing.T) {
 	if _, err := b.at(signing{params: fmt.Sprintf(`;created=%d;nonce="3"`, later.Unix())}.sign(request("/")), later); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestNonceOfASlowBody: whoever sends a request again cannot hold its body back until its
+// nonce is forgotten.
+func TestNonceOfASlowBody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t, HMAC(), fmt.Sprintf(hmacOptions, ", nonce: {}, clock_skew: 10s"))
+		signed := func() *message.Request {
+			return signing{components: []string{"@method", "@path", "content-digest"}, params: `;nonce="one"`}.sign(body(request("/"), "hello", true))
+		}
+		if _, err := b.at(signed(), signedAt); err != nil {
+			t.Fatal(err)
+		}
+		again := signed()
+		again.Body = slow{again.Body, func() {
+			for i := range 3 { // others come by, and the nonce has had its time
+				time.Sleep(25 * time.Second)
+				now := signedAt.Add(time.Duration(i+1) * 25 * time.Second)
+				if _, err := b.at(signing{params: fmt.Sprintf(`;created=%d;nonce="%d"`, now.Unix(), i)}.sign(request("/")), now); err != nil {
+					t.Error(err)
+				}
+			}
+			b.came = nil
+		}}
+		_, err := b.at(again, signedAt)
+		b.refused("once more", err, hmacChallenge)
+	})
+}
+
+// slow is a body before whose bytes something happens.
+type slow struct {
+	io.ReadCloser
+	before func()
+}
+
+func (s slow) Read(p []byte) (int, error) {
+	n, err := s.ReadCloser.Read(p)
+	if n > 0 {
+		s.before()
+	}
+	return n, err
 }
 
 func TestUsedOf(t *testing.T) {
