@@ -13,12 +13,12 @@ import (
 
 // CertificateOptions are the options of client_certificate.
 type CertificateOptions struct {
-	Name      string                 `config:"name" enum:"common_name|subject|dns|uri|email|fingerprint" doc:"what of a certificate is the consumer's name where consumers does not say: the first one, where it has several"`
-	Consumers []CertificateOptionsOf `config:"consumers" doc:"whose certificates may pass; the first that fits counts" default:"all that the listener's authorities vouch for"`
+	Name      string                `config:"name" enum:"common_name|subject|dns|uri|email|fingerprint" doc:"what of a certificate is the consumer's name where consumers does not say: the first one, where it has several"`
+	Consumers []CertificateConsumer `config:"consumers" doc:"whose certificates may pass; the first that fits counts" default:"all that the listener's authorities vouch for"`
 }
 
-// CertificateOptionsOf are a consumer, by what its certificate has.
-type CertificateOptionsOf struct {
+// CertificateConsumer is a consumer, by what its certificate has.
+type CertificateConsumer struct {
 	CommonName  string   `config:"common_name" doc:"the common name of the subject"`
 	Subject     string   `config:"subject" doc:"or the whole subject, as RFC 2253 writes it: CN=shop,O=Example"`
 	DNS         string   `config:"dns" doc:"or one of its DNS names"`
@@ -64,7 +64,7 @@ func validateCertificate(o *CertificateOptions, report model.Report) *clientCert
 	c := &clientCertificate{Name: o.Name}
 	for i := range o.Consumers {
 		entry, path := &o.Consumers[i], fmt.Sprintf("consumers[%d]", i)
-		one := certified{Principal: &pipeline.Principal{Tier: entry.Tier, Groups: entry.Groups}}
+		one := certified{Principal: &pipeline.Principal{Name: entry.Consumer, Tier: entry.Tier, Groups: entry.Groups}}
 		named := 0
 		for _, by := range []struct{ by, value string }{
 			{byCommonName, entry.CommonName}, {bySubject, entry.Subject}, {byDNS, strings.ToLower(entry.DNS)}, {byURI, entry.URI},
@@ -83,9 +83,11 @@ func validateCertificate(o *CertificateOptions, report model.Report) *clientCert
 		case slices.ContainsFunc(c.Consumers, func(other certified) bool { return other.By == one.By && other.Value == one.Value }):
 			report(path+"."+one.By, fmt.Sprintf("%s %s is here twice", one.By, one.Value), "remove one of them")
 		}
-		if entry.Consumer != "" {
-			one.Principal = consumerOf("consumer", entry.Consumer, entry.Tier, entry.Groups, func(key, message, hint string) { report(path+"."+key, message, hint) })
+		below := func(key, message, hint string) { report(path+"."+key, message, hint) }
+		if one.Principal.Name != "" {
+			checkName("consumer", one.Principal.Name, below)
 		}
+		checkStanding(entry.Tier, entry.Groups, below)
 		c.Consumers = append(c.Consumers, one)
 	}
 	if o.Consumers != nil && len(o.Consumers) == 0 {

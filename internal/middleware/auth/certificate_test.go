@@ -91,6 +91,8 @@ func TestCertificateProblems(t *testing.T) {
 		"{consumers: [{fingerprint: 0a0b}]}":           "fingerprint must be 64 hexadecimal digits (openssl x509 -in FILE -noout -fingerprint -sha256 prints it)",
 		"{consumers: [{dns: a}, {dns: A}]}":            "dns a is here twice (remove one of them)",
 		"{consumers: [{dns: a, consumer: \"\\x01\"}]}": "consumer must be a name of at most 256 bytes without control characters",
+		"{consumers: [{dns: a, tier: \"\\x01\"}]}":     "tier must be a name of at most 256 bytes without control characters",
+		"{consumers: [{dns: a, groups: [b, '']}]}":     "groups[1] is empty (write a name)",
 	} {
 		_, problems := b.resolve(options)
 		if len(problems) != 1 || !strings.HasSuffix(problems[0], ": "+want) {

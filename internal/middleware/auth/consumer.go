@@ -19,22 +19,28 @@ const longestName = 256
 // consumerOf is the principal that a credential leads to. What is wrong with its names
 // is reported by what is called key.
 func consumerOf(key, name, tier string, groups []string, report func(key, message, hint string)) *pipeline.Principal {
-	check := func(key, text string) {
-		switch {
-		case text == "":
-			report(key, key+" is empty", "write a name")
-		case unusable(text):
-			report(key, fmt.Sprintf("%s must be a name of at most %d bytes without control characters", key, longestName), "")
-		}
-	}
-	check(key, name)
+	checkName(key, name, report)
+	checkStanding(tier, groups, report)
+	return &pipeline.Principal{Name: name, Tier: tier, Groups: groups}
+}
+
+// checkStanding reports what is wrong with a tier, which may be none, and with groups.
+func checkStanding(tier string, groups []string, report func(key, message, hint string)) {
 	if tier != "" {
-		check("tier", tier)
+		checkName("tier", tier, report)
 	}
 	for i, group := range groups {
-		check("groups["+strconv.Itoa(i)+"]", group)
+		checkName("groups["+strconv.Itoa(i)+"]", group, report)
 	}
-	return &pipeline.Principal{Name: name, Tier: tier, Groups: groups}
+}
+
+func checkName(key, name string, report func(key, message, hint string)) {
+	switch {
+	case name == "":
+		report(key, key+" is empty", "write a name")
+	case unusable(name):
+		report(key, fmt.Sprintf("%s must be a name of at most %d bytes without control characters", key, longestName), "")
+	}
 }
 
 // unusable tells of a name that is too long, or has what would end a line.

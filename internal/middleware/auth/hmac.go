@@ -43,11 +43,11 @@ type HMACKey struct {
 // NonceOptions are where nonces are kept that were used.
 type NonceOptions struct {
 	Store config.StoreName `config:"store" doc:"memory, or a store that all instances share" default:"memory"`
-	Max   int              `config:"max" doc:"how many are kept in memory; past it no request passes until some have become too old to be used again"`
+	Max   *int             `config:"max" doc:"how many are kept in memory; past it no request passes until some have become too old to be used again" default:"1000000"`
 }
 
 // SetDefaults keeps nonces in memory.
-func (o *NonceOptions) SetDefaults() { o.Store, o.Max = config.Memory, 1_000_000 }
+func (o *NonceOptions) SetDefaults() { o.Store = config.Memory }
 
 // hmacAuth is the settings of hmac_auth.
 type hmacAuth struct {
@@ -115,19 +115,34 @@ func validateHMAC(o *HMACOptions, report model.Report) *hmacAuth {
 		report("clock_skew", fmt.Sprintf("clock_skew must be at least 1s, not %v", o.ClockSkew), "signatures count whole seconds")
 	}
 	if o.Nonce != nil {
-		h.Nonce = &nonceSettings{Max: o.Nonce.Max, Life: 2*h.ClockSkew + time.Second}
-		if o.Nonce.Store != config.Memory {
-			h.Nonce.Store = string(o.Nonce.Store)
-		}
-		if o.Nonce.Max < 1 {
-			report("nonce.max", fmt.Sprintf("max must be at least 1, not %d", o.Nonce.Max), "")
-		}
+		h.Nonce = validateNonce(o.Nonce, report)
+		h.Nonce.Life = 2*h.ClockSkew + time.Second
 	}
 	h.Keys = imprint(o.Keys, all.filed)
 	h.challenge.Put(message.WWWAuthenticate, "Signature")
 	h.challenge.Add("Accept-Signature", h.accepted())
 	return h
 }
+
+func validateNonce(o *NonceOptions, report model.Report) *nonceSettings {
+	s := &nonceSettings{Max: mostNonces}
+	if o.Store != config.Memory {
+		s.Store = string(o.Store)
+	}
+	if o.Max == nil {
+		return s
+	}
+	switch s.Max = *o.Max; {
+	case s.Store != "":
+		report("nonce.max", "max is about memory, and the nonces are in the store "+s.Store, "remove it")
+	case s.Max < 1:
+		report("nonce.max", fmt.Sprintf("max must be at least 1, not %d", s.Max), "")
+	}
+	return s
+}
+
+// mostNonces is how many are kept where nothing is said.
+const mostNonces = 1_000_000
 
 // leastSecret is how many bytes a secret has at least.
 const leastSecret = 16

@@ -504,6 +504,7 @@ func TestHMACProblems(t *testing.T) {
 		"{keys: [" + key + "], components: [date, date]}":                  "date is here twice (remove one of them)",
 		"{keys: [" + key + "], clock_skew: 500ms}":                         "clock_skew must be at least 1s, not 500ms (signatures count whole seconds)",
 		"{keys: [" + key + "], nonce: {max: 0}}":                           "max must be at least 1, not 0",
+		"{keys: [" + key + "], nonce: {store: main, max: 9}}":              "max is about memory, and the nonces are in the store main (remove it)",
 		"{keys: [" + key + "], nonce: {store: mian}}":                      `there is no store "mian" (did you mean "main"?)`,
 		"{keys_file: keys.yaml}":                                           "keys.yaml:1: secret must have at least 16 bytes (openssl rand -base64 32 prints a good one)",
 	} {
