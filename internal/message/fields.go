@@ -129,18 +129,27 @@ func (f Fields) Clone() Fields { return slices.Clone(f) }
 // Cookie returns the value of the first cookie with a name (RFC 6265 4.2),
 // whose names are case-sensitive, and whether there is one.
 func (f Fields) Cookie(name string) (string, bool) {
-	for i := range f {
-		if f[i].ID != Cookie {
-			continue
-		}
-		for pair := range strings.SplitSeq(f[i].Value, ";") {
-			key, value, ok := strings.Cut(strings.Trim(pair, " \t"), "=")
-			if ok && key == name {
-				return unquote(value), true
+	for value := range f.Cookies(name) {
+		return value, true
+	}
+	return "", false
+}
+
+// Cookies yields the value of every cookie with a name, in order.
+func (f Fields) Cookies(name string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for i := range f {
+			if f[i].ID != Cookie {
+				continue
+			}
+			for pair := range strings.SplitSeq(f[i].Value, ";") {
+				key, value, ok := strings.Cut(strings.Trim(pair, " \t"), "=")
+				if ok && key == name && !yield(unquote(value)) {
+					return
+				}
 			}
 		}
 	}
-	return "", false
 }
 
 // unquote drops the quotes that a cookie's value may stand in.

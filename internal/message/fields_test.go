@@ -150,6 +150,9 @@ func TestFieldsCookie(t *testing.T) {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
 	}
+	if got, want := slices.Collect(f.Cookies("a")), []string{"1", "6"}; !slices.Equal(got, want) {
+		t.Errorf("all values of a: %q, want %q", got, want)
+	}
 }
 
 func TestLookup(t *testing.T) {

@@ -106,6 +106,18 @@ func TestAPIKeyPlaces(t *testing.T) {
 	}
 }
 
+// TestDropOfACookie leaves all other fields and cookies as they are.
+func TestDropOfACookie(t *testing.T) {
+	b := newBed(t, APIKeys(), keysOf(", forward: false, from: {cookie: key}"))
+	if _, err := b.serve(request("/", "Key: key-one", "Cookie: a=1; key=key-one", "Cookie: b=2", "Accept: key=key-one")); err != nil {
+		t.Fatal(err)
+	}
+	want := request("/", "Key: key-one", "Cookie: a=1", "Cookie: b=2", "Accept: key=key-one").Fields
+	if diff := cmp.Diff(want, b.came.Request.Fields); diff != "" {
+		t.Error(diff)
+	}
+}
+
 func TestAPIKeyFile(t *testing.T) {
 	entry := "- {key: '" + hashed("key-one") + "', consumer: shop}\n"
 	b := newBed(t, APIKeys(), "{keys_file: keys.yaml}", "keys.yaml", "# ours\n"+entry)

@@ -70,12 +70,10 @@ func (p *place) find(r *message.Request) (credential string, there bool, err err
 			return schemed(credential, p.Scheme)
 		}
 	case p.Cookie != "":
-		for pair := range cookies(r.Fields) {
-			if name, _, ok := strings.Cut(pair, "="); ok && name == p.Cookie {
-				count++
-			}
+		for value := range r.Fields.Cookies(p.Cookie) {
+			credential = value
+			count++
 		}
-		credential, _ = r.Fields.Cookie(p.Cookie)
 	default:
 		for pair := range parameters(r.Query) {
 			if key, value, _ := strings.Cut(pair, "="); message.ParameterIs(key, p.Query) {
@@ -135,22 +133,6 @@ func (p *place) dropCookie(r *message.Request) {
 		r.Fields[i].Value = strings.Join(kept, "; ")
 	}
 	r.Fields.DeleteFunc(func(f message.Field) bool { return f.ID == message.Cookie && f.Value == "" })
-}
-
-// cookies yields the pairs of all Cookie fields.
-func cookies(fields message.Fields) func(yield func(pair string) bool) {
-	return func(yield func(string) bool) {
-		for i := range fields {
-			if fields[i].ID != message.Cookie {
-				continue
-			}
-			for pair := range strings.SplitSeq(fields[i].Value, ";") {
-				if !yield(strings.Trim(pair, " \t")) {
-					return
-				}
-			}
-		}
-	}
 }
 
 // parameters yields the parts of a query, encoded.

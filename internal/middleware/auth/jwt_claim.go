@@ -41,7 +41,7 @@ func NewIdentity(consumer, tier, groups string, headers config.Map[string], repo
 		if h.Value == "" {
 			report(path, "the field "+h.Key+" tells no claim", "write the name of one")
 		}
-		if slices.ContainsFunc(i.Headers, func(other ClaimHeader) bool { return sameField(other.Name, h.Key) }) {
+		if slices.ContainsFunc(i.Headers, func(other ClaimHeader) bool { return message.Alike(other.Name, h.Key) }) {
 			report(path, "the field "+h.Key+" is here twice: neither case nor _ for - tells names apart", "keep one of them")
 		}
 		i.Headers = append(i.Headers, ClaimHeader{h.Key, h.Value})
@@ -112,36 +112,13 @@ func textsOf(value any) []string {
 func (i *Identity) Pass(x *pipeline.Exchange, user *ClaimedUser) {
 	if len(i.Headers) > 0 {
 		x.Request.Fields.DeleteFunc(func(f message.Field) bool {
-			return slices.ContainsFunc(i.Headers, func(h ClaimHeader) bool { return sameField(f.Name, h.Name) })
+			return slices.ContainsFunc(i.Headers, func(h ClaimHeader) bool { return message.Alike(f.Name, h.Name) })
 		})
 	}
 	if user != nil {
 		x.Authenticate(user.principal)
 		x.Request.Fields = append(x.Request.Fields, user.fields...)
 	}
-}
-
-// sameField tells whether two names are one to endpoints that make variables of them:
-// case does not count, nor whether it is - or _.
-func sameField(a, b string) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	fold := func(c byte) byte {
-		switch {
-		case c == '_':
-			return '-'
-		case 'A' <= c && c <= 'Z':
-			return c + 'a' - 'A'
-		}
-		return c
-	}
-	for i := range len(a) {
-		if fold(a[i]) != fold(b[i]) {
-			return false
-		}
-	}
-	return true
 }
 
 // checkClaimHeader reports a field that may not tell a claim: the gateway sets it itself,

@@ -92,7 +92,7 @@ func (p *part) values(x *pipeline.Exchange) (values []string) {
 			values = append(values, value)
 		}
 	case "cookie":
-		if value, there := x.Request.Fields.Cookie(p.Name); there {
+		for value := range x.Request.Fields.Cookies(p.Name) {
 			values = append(values, value)
 		}
 	default:

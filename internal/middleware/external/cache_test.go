@@ -214,6 +214,22 @@ func TestCacheOfCalls(t *testing.T) {
 	}
 }
 
+// TestCacheByEveryCookie: services differ in which of several cookies of a name they take.
+func TestCacheByEveryCookie(t *testing.T) {
+	var count atomic.Int32
+	m, _ := newBed(t).build(`{http: {url: "` + counting(t, &count, nil) + `"}, cache: {ttl: 1h, key: [cookie:sid]}}`)
+	for i, cookies := range []string{"sid=1", "sid=1; sid=2", "sid=2; sid=1"} {
+		for range 2 {
+			if reached, err := serve(m, asked(t.Context(), "GET /", "Authorization: good", "Cookie: "+cookies)); err != nil || reached == nil {
+				t.Fatal(err)
+			}
+		}
+		if count.Load() != int32(i+1) {
+			t.Errorf("after %s asked %d times", cookies, count.Load())
+		}
+	}
+}
+
 // TestCacheEnds forgets a decision when its time is over.
 func TestCacheEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

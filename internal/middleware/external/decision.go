@@ -69,14 +69,7 @@ func apply(edits []edit, fields *message.Fields) {
 // dropAlike drops the fields of a name, and those that differ from it only by _ for -,
 // which many servers take for it.
 func dropAlike(fields *message.Fields, name string) {
-	fields.DeleteFunc(func(f message.Field) bool { return alike(f.Name, name) })
-}
-
-func alike(a, b string) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	return strings.EqualFold(a, b) || strings.EqualFold(strings.ReplaceAll(a, "_", "-"), strings.ReplaceAll(b, "_", "-"))
+	fields.DeleteFunc(func(f message.Field) bool { return message.Alike(f.Name, name) })
 }
 
 // editable tells whether a service may change a field: what it may not belongs to the
