@@ -46,6 +46,7 @@ type bed struct {
 	issuer   *issuer
 	store    string // the address of the store main; empty: nothing is there
 	registry *lease.Registry
+	set      *lease.Set
 	gate     *gate
 	handler  pipeline.Handler
 }
@@ -55,14 +56,14 @@ const usualOptions = `client_id: gateway, client_secret: 0123456789abcdef0123456
 func newBed(t *testing.T, options string) *bed {
 	t.Helper()
 	c := newClock()
-	b := &bed{t: t, clock: c, issuer: newIssuer(t, c.now), registry: &lease.Registry{}}
+	b := &bed{t: t, clock: c, issuer: newIssuer(t, c.now), registry: newRegistry()}
 	b.load(options)
 	return b
 }
 
 // another is a second instance of the gateway, with the same options.
 func (b *bed) another(options string) *bed {
-	other := &bed{t: b.t, clock: b.clock, issuer: b.issuer, store: b.store, registry: &lease.Registry{}}
+	other := &bed{t: b.t, clock: b.clock, issuer: b.issuer, store: b.store, registry: newRegistry()}
 	other.load(options)
 	return other
 }
@@ -104,11 +105,12 @@ func (b *bed) load(options string) {
 		b.t.Fatal(err)
 	}
 	g := b.gate
-	b.t.Cleanup(func() { // before the issuer closes, which waits for connections
-		set.Release()
-		<-g.provider.ended
-		<-g.sessions.idle
-	})
+	if b.set != nil {
+		b.set.Release()
+	} else {
+		b.t.Cleanup(b.close) // before the issuer closes, which waits for connections
+	}
+	b.set = set
 	b.handler = pipeline.Chain(pipeline.HandlerFunc(func(x *pipeline.Exchange) error {
 		x.Response = &message.Response{Status: 200, Fields: message.Fields{}}
 		x.Response.Fields.Put(message.CacheControl, "public, max-age=60")
@@ -243,3 +245,11 @@ func (br *browser) passes(what string) *outcome {
 	}
 	return o
 }
+
+func (b *bed) close() {
+	b.set.Release()
+	<-b.gate.provider.ended
+	<-b.gate.sessions.idle
+}
+
+func newRegistry() *lease.Registry { return &lease.Registry{} }

@@ -33,10 +33,7 @@ type issuer struct {
 	codes     map[string]*grant
 	refreshes map[string]*grant // by refresh tokens that are good
 	spent     map[string]*grant // by those that are not any more
-	asked     int               // for tokens
-	refreshed int
-	last      url.Values // what the token endpoint was asked last
-	user      string     // of Basic
+	noted
 
 	life      time.Duration                  // of tokens
 	metadata  map[string]any                 // beside what it tells anyway; nil removes
@@ -47,6 +44,20 @@ type issuer struct {
 	fixed     bool                           // refresh tokens stay the same
 	meanwhile func()                         // is called while it refreshes, without the lock
 	forge     func(token string) string
+}
+
+// noted is what it has seen so far.
+type noted struct {
+	asked     int // for tokens
+	refreshed int
+	last      url.Values // what the token endpoint was asked last
+	user      string     // of Basic
+}
+
+func (i *issuer) seen() noted {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.noted
 }
 
 // grant is what a log-in was asked for.

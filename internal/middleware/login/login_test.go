@@ -35,7 +35,7 @@ func TestLogIn(t *testing.T) {
 		t.Errorf("an attempt has the cookies %v", br.cookies)
 	}
 	o := br.visit(b.issuer.authorize(to))
-	if o.status != 302 || o.location() != "/a/b?c=d%20e&f" || o.fields.Get(message.CacheControl) != "no-store" || b.issuer.user != "gateway" {
+	if o.status != 302 || o.location() != "/a/b?c=d%20e&f" || o.fields.Get(message.CacheControl) != "no-store" || b.issuer.seen().user != "gateway" {
 		t.Fatalf("the callback: %d to %q, %v", o.status, o.location(), o.err)
 	}
 	if len(br.cookies) != 1 || br.cookies["__Host-sluice_session"] == "" {

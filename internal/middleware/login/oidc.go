@@ -20,7 +20,7 @@ type Options struct {
 	Issuer          string             `config:"issuer,required" doc:"the URL of the issuer, exactly as it calls itself"`
 	CA              *config.File       `config:"ca" doc:"a PEM file: the authorities that the issuer's certificate must come from" default:"the system's"`
 	ClientID        string             `config:"client_id,required" doc:"what the issuer knows the gateway as"`
-	ClientSecret    string             `config:"client_secret" doc:"the secret that goes with it" default:"none, as for a public client"`
+	ClientSecret    config.Secret      `config:"client_secret" doc:"the secret that goes with it" default:"none, as for a public client"`
 	RedirectPath    string             `config:"redirect_path" doc:"where the issuer sends people back to; scheme and host are those of the request. The issuer has to know the URL"`
 	Scopes          []string           `config:"scopes" doc:"what is asked for; openid is in any case. Many issuers give a refresh token for offline_access alone"`
 	PKCE            bool               `config:"pkce" doc:"false: for an issuer that does not bear a code challenge"`
@@ -36,22 +36,30 @@ type Options struct {
 
 // SessionOptions are how a log-in is remembered.
 type SessionOptions struct {
-	Store  config.SessionStore    `config:"store" doc:"cookie: in cookies, encrypted; or a store, and a cookie has the key to it" default:"cookie"`
-	Cookie string                 `config:"cookie" doc:"the name of the cookie, before which __Host- stands where the client speaks TLS"`
-	TTL    config.Duration        `config:"ttl" doc:"how long after a log-in people have to log in again, whatever they do"`
-	Secret config.Several[string] `config:"secret" doc:"what sessions are encrypted with, 32 bytes at least; of several the first one encrypts, and all decrypt" default:"derived from client_secret"`
+	Store  config.SessionStore           `config:"store" doc:"cookie: in cookies, encrypted; or a store, and a cookie has the key to it" default:"cookie"`
+	Cookie string                        `config:"cookie" doc:"the name of the cookie, before which __Host- stands where the client speaks TLS"`
+	TTL    config.Duration               `config:"ttl" doc:"how long after a log-in people have to log in again, whatever they do"`
+	Secret config.Several[config.Secret] `config:"secret" doc:"what sessions are encrypted with, 32 bytes at least; of several the first one encrypts, and all decrypt" default:"derived from client_secret"`
 }
 
 // Kind is the kind oidc: whoever is not logged in is sent to the issuer, or, where that
 // is of no use, told 401 unauthenticated.
 func Kind() pipeline.Kind {
-	return pipeline.NewKind("oidc", func() *Options {
+	kind := pipeline.NewKind("oidc", func() *Options {
 		return &Options{
 			RedirectPath: "/oauth2/callback", Scopes: []string{"openid", "profile", "email"}, PKCE: true, PostLogoutPath: "/",
 			Session: SessionOptions{Store: config.InCookie, Cookie: "sluice_session", TTL: config.Duration(12 * time.Hour)},
 			Leeway:  config.Duration(30 * time.Second), ConsumerClaim: "sub", GroupsClaim: "groups",
 		}
 	}, validate, build).As(model.Authenticating)
+	return pipeline.Warn(kind, (*settings).warn)
+}
+
+// warn reports an issuer that is asked over a network as nobody vouches for it.
+func (s *settings) warn(report model.Report) {
+	if auth.InClear(s.Provider.Issuer) {
+		report("issuer", "the issuer is asked in clear: whoever is in between can put in its answers, and log in as anybody", "use https")
+	}
 }
 
 // settings are those of oidc.

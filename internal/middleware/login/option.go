@@ -33,7 +33,7 @@ func validate(o *Options, report model.Report) *settings {
 		Provider: providerSettings{Issuer: o.Issuer},
 		ClientID: o.ClientID, RedirectPath: o.RedirectPath, Scopes: slices.Clone(o.Scopes), PKCE: o.PKCE,
 		LogoutPath: o.LogoutPath, PostLogoutPath: o.PostLogoutPath, Leeway: time.Duration(o.Leeway),
-		Cookie: o.Session.Cookie, TTL: time.Duration(o.Session.TTL), clientSecret: o.ClientSecret,
+		Cookie: o.Session.Cookie, TTL: time.Duration(o.Session.TTL), clientSecret: string(o.ClientSecret),
 	}
 	if o.Session.Store != config.InCookie {
 		s.Store = string(o.Session.Store)
@@ -125,11 +125,13 @@ func validateSession(o *Options, s *settings, report model.Report) {
 			report(path, fmt.Sprintf("session.secret has fewer than %d bytes", leastSecret), "openssl rand -base64 32 prints one")
 		}
 	}
-	s.secrets = o.Session.Secret
+	for _, secret := range o.Session.Secret {
+		s.secrets = append(s.secrets, string(secret))
+	}
 	if len(s.secrets) == 0 {
 		if o.ClientSecret == "" {
 			report("session", "without client_secret, session needs a secret", "openssl rand -base64 32 prints one")
 		}
-		s.secrets = []string{o.ClientSecret}
+		s.secrets = []string{s.clientSecret}
 	}
 }

@@ -1,0 +1,327 @@
+package login
+
+import (
+	"context"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"sluice/internal/message"
+	"sluice/internal/model"
+	"sluice/internal/pipeline"
+)
+
+// due passes the time until a session of an hour is refreshed, and is good still.
+func (b *bed) due() { b.clock.pass(time.Hour - 30*time.Second) }
+
+// over passes the time until it is not good without that.
+func (b *bed) over() { b.clock.pass(time.Hour + time.Second) }
+
+// TestRefresh keeps somebody logged in, with new tokens and new claims.
+func TestRefresh(t *testing.T) {
+	b := newBed(t, usualOptions+", session: {ttl: 1000h}")
+	br := b.loggedIn()
+	first := br.cookies[sessionName]
+	br.passes("before it is due")
+	if b.issuer.seen().refreshed != 0 {
+		t.Fatal("it is refreshed too early")
+	}
+	b.issuer.change(func() { b.issuer.claims = map[string]any{"email": "new@example.com"} })
+	for range 3 {
+		b.due()
+		o := br.passes("refreshed")
+		if email, _ := o.request.Fields.Find("X-Email"); email != "new@example.com" || !o.fields.Has(message.SetCookie) {
+			t.Errorf("after a refresh: %q", email)
+		}
+		br.passes("after it")
+	}
+	if br.cookies[sessionName] == first || b.issuer.seen().refreshed != 3 || b.issuer.seen().user != "gateway" {
+		t.Errorf("refreshed %d times", b.issuer.seen().refreshed)
+	}
+	b.over()
+	br.passes("refreshed when it was over")
+}
+
+// TestRefreshWithoutIDToken leaves the claims as they were.
+func TestRefreshWithoutIDToken(t *testing.T) {
+	b := newBed(t, usualOptions)
+	br := b.loggedIn()
+	b.issuer.change(func() { b.issuer.answer = map[string]any{"id_token": nil, "expires_in": nil} })
+	b.over()
+	o := br.passes("refreshed")
+	if email, _ := o.request.Fields.Find("X-Email"); email != "ann@example.com" {
+		t.Errorf("after a refresh: %q", email)
+	}
+	b.clock.pass(untold - time.Second)
+	br.passes("refreshed again")
+	if b.issuer.seen().refreshed != 2 {
+		t.Errorf("refreshed %d times", b.issuer.seen().refreshed)
+	}
+}
+
+// TestParallel requests with one session share one refresh, and all get what comes of it;
+// so do those that come a little later.
+func TestParallel(t *testing.T) {
+	b := newBed(t, usualOptions)
+	br := b.loggedIn()
+	old := br.request("GET", "/", wantsHTML).Fields
+	const many = 20
+	var arrived sync.WaitGroup
+	arrived.Add(1)
+	b.issuer.change(func() { b.issuer.meanwhile = arrived.Wait })
+	b.over()
+	var texts sync.Map
+	var clients sync.WaitGroup
+	for range many {
+		clients.Go(func() {
+			r := br.request("GET", "/")
+			r.Fields = old.Clone()
+			o := br.serve(r)
+			if !o.passed {
+				t.Errorf("%d, %v", o.status, o.err)
+			}
+			texts.Store(o.fields.Get(message.SetCookie), true)
+		})
+	}
+	waitUntil(t, "somebody refreshes", func() bool {
+		return b.issuer.seen().asked == 2
+	})
+	arrived.Done()
+	clients.Wait()
+	r := br.request("GET", "/")
+	r.Fields = old.Clone()
+	late := br.serve(r)
+	texts.Store(late.fields.Get(message.SetCookie), true)
+	n := 0
+	texts.Range(func(any, any) bool { n++; return true })
+	if !late.passed || n != 1 || b.issuer.seen().refreshed != 1 {
+		t.Errorf("%d refreshes came to %d sessions; late: %d", b.issuer.seen().refreshed, n, late.status)
+	}
+}
+
+func waitUntil(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !condition(); <-time.After(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("waited in vain until %s", what)
+		}
+	}
+}
+
+// TestReuse of a refresh token ends the session: whoever comes with it after the grace has
+// it from somewhere else, and the issuer does not bear it.
+func TestReuse(t *testing.T) {
+	b := newBed(t, usualOptions)
+	br := b.loggedIn()
+	thief := b.browser()
+	thief.cookies[sessionName] = br.cookies[sessionName]
+	b.due()
+	br.passes("refreshed")
+	b.clock.pass(grace + time.Second)
+	if o := thief.do("GET", "/"); o.status != 401 || len(thief.cookies) != 0 {
+		t.Errorf("with a spent refresh token: %d with %v", o.status, thief.cookies)
+	}
+	b.due()
+	if o := br.do("GET", "/"); o.status != 401 || len(br.cookies) != 0 {
+		t.Errorf("after somebody has used its refresh token: %d", o.status)
+	}
+	if o := br.visit("/"); o.status != 302 {
+		t.Errorf("a browser is not sent to log in again: %d", o.status)
+	}
+}
+
+// TestRefreshRefused ends the session; one that cannot be told goes on for as long as it
+// is good by itself.
+func TestRefreshRefused(t *testing.T) {
+	failing := func(status int, code string) func(i *issuer) {
+		return func(i *issuer) {
+			i.refuse = func(w http.ResponseWriter) bool {
+				reply(w, status, map[string]any{"error": code})
+				return true
+			}
+		}
+	}
+	for name, c := range map[string]struct {
+		change func(i *issuer)
+		due    int // the answer while the session is good by itself
+		over   int
+	}{
+		"invalid_grant":   {failing(400, "invalid_grant"), 401, 401},
+		"invalid_client":  {failing(401, "invalid_client"), 200, 503},
+		"500":             {failing(500, ""), 200, 503},
+		"another subject": {func(i *issuer) { i.claims = map[string]any{"sub": "eve"} }, 401, 401},
+		"another nonce":   {func(i *issuer) { i.claims = map[string]any{"nonce": "x"} }, 401, 401},
+		"expired":         {func(i *issuer) { i.claims = map[string]any{"exp": 1} }, 401, 401},
+		"bad signature":   {func(i *issuer) { i.forge = func(text string) string { return text[:len(text)-4] + "AAAA" } }, 401, 401},
+		"bad claims":      {func(i *issuer) { i.claims = map[string]any{"email": "a\nb"} }, 401, 401},
+		"a huge session":  {func(i *issuer) { i.claims = map[string]any{"roles": strings.Repeat("a", 11000)} }, 401, 401},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t, usualOptions)
+			one, two := b.loggedIn(), b.loggedIn()
+			b.issuer.change(func() { c.change(b.issuer) })
+			b.due()
+			if o := one.do("GET", "/"); o.status != c.due || o.fields.Has(message.SetCookie) != (c.due == 401) {
+				t.Errorf("while it is good: %d, %v", o.status, o.err)
+			}
+			b.clock.pass(time.Minute)
+			o := two.do("GET", "/")
+			if o.status != c.over || o.fields.Has(message.SetCookie) != (c.over == 401) || o.status == 503 && o.fields.Get(message.RetryAfter) != "1" {
+				t.Errorf("when it is over: %d, %v", o.status, o.err)
+			}
+			if c.over != 503 {
+				return
+			}
+			asked := b.issuer.seen().asked
+			if o := two.do("GET", "/"); o.status != 503 || b.issuer.seen().asked != asked {
+				t.Errorf("at once after a failure: %d, asked again: %v", o.status, b.issuer.seen().asked != asked)
+			}
+			b.issuer.change(func() { b.issuer.refuse = nil })
+			b.clock.pass(respite)
+			one.passes("when the issuer is well again")
+			two.passes("when the issuer is well again")
+		})
+	}
+}
+
+// TestIssuerGone lets sessions go on that are good, and nobody log in; when it is back all
+// is well.
+func TestIssuerGone(t *testing.T) {
+	b := newBed(t, usualOptions)
+	br := b.loggedIn()
+	fresh := b.browser()
+	back := b.issuer.authorize(fresh.begin("/"))
+	var gone atomic.Bool
+	gone.Store(true)
+	handler := b.issuer.Config.Handler
+	b.issuer.change(func() {
+		b.issuer.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if gone.Load() {
+				panic(http.ErrAbortHandler)
+			}
+			handler.ServeHTTP(w, r)
+		})
+	})
+	br.passes("a session that is good")
+	if o := fresh.visit(back); o.status != 503 || o.err.Word != pipeline.AuthUnavailable {
+		t.Errorf("the end of a log-in: %d", o.status)
+	}
+	if o := b.browser().visit("/"); o.status != 503 || o.err.Word != pipeline.AuthUnavailable || o.fields.Get(message.RetryAfter) != "1" {
+		t.Errorf("the beginning of a log-in: %d", o.status)
+	}
+	if o := b.browser().do("GET", "/"); o.status != 401 {
+		t.Errorf("a script that is not logged in: %d", o.status)
+	}
+	b.due()
+	br.passes("a session that is due")
+	b.clock.pass(time.Minute)
+	if o := br.visit("/"); o.status != 503 {
+		t.Errorf("a session that is over: %d", o.status)
+	}
+	gone.Store(false)
+	b.clock.pass(respite)
+	br.passes("a session, when it is back")
+	waitUntil(t, "somebody can log in", func() bool { return b.browser().logIn("/").status == 302 })
+}
+
+// TestClientLeaves cancels only its own waiting.
+func TestClientLeaves(t *testing.T) {
+	b := newBed(t, usualOptions)
+	br := b.loggedIn()
+	begun, proceed := make(chan struct{}), make(chan struct{})
+	b.issuer.change(func() {
+		b.issuer.meanwhile = func() {
+			close(begun)
+			<-proceed
+		}
+	})
+	b.over()
+	ctx, leave := context.WithCancelCause(t.Context())
+	left := make(chan error)
+	go func() {
+		x := pipeline.NewExchange(ctx, br.request("GET", "/"), &model.Listener{}, netip.AddrPort{}, time.Now())
+		left <- b.handler.Serve(x)
+	}()
+	<-begun
+	leave(pipeline.ErrClientGone)
+	if err := pipeline.AsError(<-left); err == nil || err.Word != pipeline.ClientClosed {
+		t.Errorf("a client that has left is told %v", err)
+	}
+	close(proceed)
+	br.passes("another one")
+	if b.issuer.seen().refreshed != 1 {
+		t.Errorf("refreshed %d times", b.issuer.seen().refreshed)
+	}
+}
+
+// TestSlowRefresh does not hold up a session that is good without it; what comes of it is
+// told later.
+func TestSlowRefresh(t *testing.T) {
+	b := newBed(t, usualOptions)
+	br := b.loggedIn()
+	proceed := make(chan struct{})
+	b.issuer.change(func() { b.issuer.meanwhile = func() { <-proceed } })
+	b.due()
+	if o := br.passes("while the issuer takes its time"); o.fields.Has(message.SetCookie) {
+		t.Error("it is told of something")
+	}
+	close(proceed)
+	waitUntil(t, "the refresh is told", func() bool { return br.passes("then").fields.Has(message.SetCookie) })
+	if b.issuer.seen().refreshed != 1 {
+		t.Errorf("refreshed %d times", b.issuer.seen().refreshed)
+	}
+}
+
+// TestErrorTellsSession has a client learn its new session although the destination
+// failed: the refresh token of before is spent.
+func TestErrorTellsSession(t *testing.T) {
+	b := newBed(t, usualOptions)
+	br := b.loggedIn()
+	shared := pipeline.NewError(pipeline.UpstreamConnect, nil)
+	b.handler = b.gate.middleware(pipeline.HandlerFunc(func(*pipeline.Exchange) error { return shared }))
+	b.due()
+	if o := br.do("GET", "/"); o.status != 502 || !o.fields.Has(message.SetCookie) || shared.Fields != nil {
+		t.Errorf("%d with %v", o.status, o.fields)
+	}
+	if o := br.do("GET", "/"); o.status != 502 || o.fields.Has(message.SetCookie) {
+		t.Errorf("then: %d with %v", o.status, o.fields)
+	}
+}
+
+// TestFlightsAreBounded: past it a session that is good goes on, and others wait.
+func TestFlightsAreBounded(t *testing.T) {
+	s := newSessions(&settings{secrets: []string{"0123456789abcdef"}}, nil)
+	now := time.Now()
+	clock := func() time.Time { return now }
+	stay := make(chan struct{})
+	for i := range mostFlights {
+		f := s.join(mark{byte(i), byte(i >> 8)}, clock, func() (*held, error) {
+			if i%2 == 0 {
+				<-stay
+			}
+			return nil, nil //nolint:nilnil // nothing looks at it
+		})
+		if f == nil {
+			t.Fatalf("%d are too many", i)
+		}
+		if i%2 == 1 {
+			<-f.over
+		}
+	}
+	if s.join(mark{1, 255}, clock, func() (*held, error) { return nil, nil }) == nil { //nolint:nilnil // alike
+		t.Error("one that is over does not make room")
+	}
+	close(stay)
+	s.Release()
+	<-s.idle
+	if s.join(mark{2, 255}, clock, nil) != nil {
+		t.Error("there are new ones after the end")
+	}
+	if len(s.flights) > mostFlights {
+		t.Errorf("%d are remembered", len(s.flights))
+	}
+}
