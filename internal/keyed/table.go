@@ -1,7 +1,7 @@
 // Package keyed holds a small state for each of many keys: what a limit knows of each
-// client. It bounds how many there are, so that whoever invents keys cannot make memory
-// grow. It knows nothing of what the states are for, has no clock and no goroutine, and
-// never writes anything down.
+// client, or what was found out about each token. It bounds how many there are, so that
+// whoever invents keys cannot make memory grow. It knows nothing of what the states are
+// for, has no clock and no goroutine, and never writes anything down.
 package keyed
 
 import (

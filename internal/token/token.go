@@ -16,6 +16,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"sluice/internal/keyed"
 )
 
 // What is wrong with a token. Clients are told none of it but that the token is not
@@ -39,11 +41,8 @@ var (
 	ErrNoKeys = errors.New("the keys of the issuer are not there yet")
 )
 
-// Digest tells tokens apart.
-type Digest [sha256.Size]byte
-
 // DigestOf returns the digest of a token as it came.
-func DigestOf(text string) Digest {
+func DigestOf(text string) keyed.Digest {
 	var room [2 << 10]byte // on the stack: nearly all tokens fit
 	return sha256.Sum256(append(room[:0], text...))
 }
@@ -62,8 +61,8 @@ type parsed struct {
 	claims map[string]any
 }
 
-// encoding is that of all parts: without padding, and with no bits left over, so that a
-// token has one text (RFC 7515 2).
+// decodePart reads base64url without padding, and with no bits left over, so that a token
+// has one text (RFC 7515 2).
 func decodePart(part string) ([]byte, error) {
 	data, err := base64.RawURLEncoding.Strict().DecodeString(part)
 	if err != nil || strings.ContainsAny(part, "\r\n") { // which the package skips

@@ -147,7 +147,7 @@ func (b *bearer) identify(x *pipeline.Exchange) (*ClaimedUser, error) {
 		return user, err
 	}
 	digest := token.DigestOf(text)
-	if verified, user, ok := b.cache.Get(&digest); ok && b.verifier.Still(verified, now) == nil {
+	if verified, user, ok := b.cache.Get(&digest, now); ok && b.verifier.Still(verified, now) == nil {
 		return user, nil
 	}
 	user, verified, err := b.verify(x, text, now)
