@@ -5,12 +5,9 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"runtime"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -18,7 +15,6 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"sluice/internal/message"
-	"sluice/internal/middleware/external"
 	"sluice/internal/pipeline"
 )
 
@@ -230,60 +226,40 @@ func TestCacheByEveryCookie(t *testing.T) {
 	}
 }
 
-// TestCacheEnds forgets a decision when its time is over.
+// TestCacheEnds asks again when the time of a decision is over.
 func TestCacheEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		cache := external.NewCache(10)
-		cache.Put("a", time.Now().Add(10*time.Second))
-		time.Sleep(10*time.Second - 1)
-		if !cache.Has("a", time.Now()) {
-			t.Error("it is forgotten early")
+	var count atomic.Int32
+	m, _ := newBed(t).build(`{http: {url: "` + counting(t, &count, nil) + `"}, cache: {ttl: 1ms}}`)
+	for deadline := time.Now().Add(time.Minute); count.Load() < 3; {
+		if reached, err := serve(m, asked(t.Context(), "GET /", "Authorization: good")); err != nil || reached == nil {
+			t.Fatal(err)
 		}
-		time.Sleep(time.Nanosecond)
-		if cache.Has("a", time.Now()) || cache.Len() != 0 {
-			t.Error("it is not forgotten")
-		}
-	})
-}
-
-// TestCacheMakesRoom forgets what was not asked for lately.
-func TestCacheMakesRoom(t *testing.T) {
-	cache, now := external.NewCache(3), time.Now()
-	for _, key := range []string{"a", "b", "c"} {
-		cache.Put(key, now.Add(time.Hour))
-	}
-	cache.Has("a", now)
-	cache.Put("d", now.Add(time.Hour))
-	cache.Put("d", now.Add(time.Hour)) // again: nobody has to go
-	for key, want := range map[string]bool{"a": true, "b": false, "c": true, "d": true} {
-		if cache.Has(key, now) != want {
-			t.Errorf("%s: %v", key, !want)
+		if time.Now().After(deadline) {
+			t.Fatalf("asked %d times in a minute", count.Load())
 		}
 	}
 }
 
-// TestFloodOfTheCache stays within its bounds.
-func TestFloodOfTheCache(t *testing.T) {
-	cache, until := external.NewCache(1000), time.Now().Add(time.Hour)
-	var over sync.WaitGroup
-	for worker := range 4 {
-		over.Go(func() {
-			for i := range 50_000 {
-				cache.Put(fmt.Sprint(worker, " ", i), until)
-			}
-		})
+// TestCacheIsBounded remembers as many as it may.
+func TestCacheIsBounded(t *testing.T) {
+	var count atomic.Int32
+	m, _ := newBed(t).build(`{http: {url: "` + counting(t, &count, nil) + `"}, cache: {ttl: 1h, max_entries: 2}}`)
+	ask := func(path string) {
+		t.Helper()
+		if reached, err := serve(m, asked(t.Context(), "GET /"+path, "Authorization: good")); err != nil || reached == nil {
+			t.Fatal(err)
+		}
 	}
-	over.Wait()
-	if n := cache.Len(); n != 1000 {
-		t.Errorf("%d are remembered", n)
+	for _, path := range []string{"a", "b", "c", "d"} {
+		ask(path)
 	}
-	runtime.GC() //nolint:revive // what is garbage is not to count
-	var memory runtime.MemStats
-	runtime.ReadMemStats(&memory)
-	if memory.HeapAlloc > 64<<20 {
-		t.Errorf("%d bytes", memory.HeapAlloc)
+	before := count.Load()
+	for _, path := range []string{"a", "b", "c", "d"} {
+		ask(path)
 	}
-	runtime.KeepAlive(cache)
+	if again := count.Load() - before; again < 2 {
+		t.Errorf("%d of 4 were asked about again, and 2 may be remembered", again)
+	}
 }
 
 // TestCacheOverReloads goes on where nothing changed, and begins anew where the

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/proto"
 
+	"sluice/internal/keyed"
 	"sluice/internal/pipeline"
 )
 
@@ -31,7 +32,7 @@ func newGRPCDecider(s *grpcSettings) *grpcDecider { return &grpcDecider{grpcSett
 type grpcQuestion struct{ *authv3.CheckRequest }
 
 // sum is of all of it; no two are alike, since each has its time.
-func (q grpcQuestion) sum() digest {
+func (q grpcQuestion) sum() keyed.Digest {
 	text, err := proto.MarshalOptions{Deterministic: true}.Marshal(q.CheckRequest)
 	if err != nil {
 		panic("BUG: a question that cannot be written: " + err.Error())

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"sluice/internal/keyed"
 	"sluice/internal/message"
 	"sluice/internal/pipeline"
 )
@@ -110,7 +111,7 @@ func forwardedFor(x *pipeline.Exchange) string {
 }
 
 // sum is of all but the id.
-func (q *httpQuestion) sum() digest {
+func (q *httpQuestion) sum() keyed.Digest {
 	h := newHash()
 	for _, name := range slices.Sorted(maps.Keys(q.header)) {
 		h.text(name)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"sluice/internal/keyed"
 	"sluice/internal/lease"
 	"sluice/internal/message"
 	"sluice/internal/model"
@@ -16,7 +17,7 @@ type gate struct {
 	*settings
 
 	target *target
-	cache  *cache // nil: nothing is remembered
+	cache  *keyed.Cache[*decision] // nil: nothing is remembered
 }
 
 func build(site *pipeline.Site, s *settings) pipeline.Middleware {
@@ -24,7 +25,7 @@ func build(site *pipeline.Site, s *settings) pipeline.Middleware {
 	g.target = lease.Acquire(site.Leases, "external auth\n"+digestOf(s.HTTP, s.GRPC, s.Timeout), func() *target { return newTarget(s, site.Log) })
 	if s.Cache != nil {
 		identity := "external auth's decisions\n" + site.Identity() + "\n" + digestOf(s)
-		g.cache = lease.Acquire(site.Leases, identity, func() *cache { return newCache(s.Cache.Max) })
+		g.cache = lease.Acquire(site.Leases, identity, func() *keyed.Cache[*decision] { return keyed.NewCache[*decision](s.Cache.Max) })
 	}
 	return func(next pipeline.Handler) pipeline.Handler {
 		return pipeline.HandlerFunc(func(x *pipeline.Exchange) error { return g.serve(x, next) })
@@ -63,7 +64,7 @@ func (g *gate) serve(x *pipeline.Exchange, next pipeline.Handler) error {
 // decide is what the service says, or has said of a request that is alike.
 func (g *gate) decide(x *pipeline.Exchange) (*decision, error) {
 	var q question // made when it is needed
-	var key digest
+	var key keyed.Digest
 	if g.cache != nil {
 		if g.Cache.Key == nil {
 			q = g.target.decider.question(x)
@@ -71,7 +72,7 @@ func (g *gate) decide(x *pipeline.Exchange) (*decision, error) {
 		} else {
 			key = keyOf(x, g.Cache.Key)
 		}
-		if d := g.cache.get(key, time.Now()); d != nil {
+		if d, ok := g.cache.Get(&key, time.Now()); ok {
 			return d, nil
 		}
 	}
@@ -90,7 +91,8 @@ func (g *gate) decide(x *pipeline.Exchange) (*decision, error) {
 		d, err = g.target.ask(ctx, g.settings, q)
 	})
 	if err == nil && g.cache != nil && !d.fleeting {
-		g.cache.put(key, d, time.Now().Add(g.Cache.TTL))
+		now := time.Now()
+		g.cache.Put(&key, d, now.Add(g.Cache.TTL), now)
 	}
 	return d, err
 }

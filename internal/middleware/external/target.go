@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"sluice/internal/keyed"
 	"sluice/internal/pipeline"
 )
 
@@ -23,7 +24,7 @@ type decider interface {
 // question is what a service is asked about one request.
 type question interface {
 	// sum is of all of it.
-	sum() digest
+	sum() keyed.Digest
 }
 
 // target is a service, whose connections are shared by all who ask it, over reloads.

@@ -1,23 +1,17 @@
 package external
 
 import (
-	"container/list"
 	"crypto/sha256"
 	"encoding/binary"
 	"hash"
 	"strings"
-	"sync"
-	"time"
 
 	"golang.org/x/net/http/httpguts"
 
 	"sluice/internal/canonical"
+	"sluice/internal/keyed"
 	"sluice/internal/pipeline"
 )
-
-// digest is what a decision is remembered under: no two requests that differ in what
-// it is of share one.
-type digest [sha256.Size]byte
 
 // hasher makes a digest of texts, each of which counts as one.
 type hasher struct{ hash.Hash }
@@ -41,7 +35,7 @@ func (h hasher) list(texts []string) {
 	}
 }
 
-func (h hasher) sum() (d digest) {
+func (h hasher) sum() (d keyed.Digest) {
 	h.Sum(d[:0])
 	return d
 }
@@ -62,7 +56,7 @@ func parsePart(text string) (part, bool) {
 }
 
 // keyOf is what a decision about an exchange is remembered under.
-func keyOf(x *pipeline.Exchange, parts []part) digest {
+func keyOf(x *pipeline.Exchange, parts []part) keyed.Digest {
 	h := newHash()
 	for i := range parts {
 		h.list(parts[i].values(x))
@@ -99,67 +93,4 @@ func (p *part) values(x *pipeline.Exchange) (values []string) {
 		panic("BUG: no part of a request is called " + p.Source)
 	}
 	return values
-}
-
-// cache remembers decisions, as many as it may: the one that was asked for longest ago
-// makes room.
-type cache struct {
-	most int
-
-	mu      sync.Mutex
-	entries map[digest]*list.Element
-	order   *list.List // of *entry, the last one used in front
-}
-
-type entry struct {
-	key      digest
-	decision *decision
-	until    time.Time
-}
-
-func newCache(most int) *cache {
-	return &cache{most: most, entries: map[digest]*list.Element{}, order: list.New()}
-}
-
-// get returns a decision that still holds, or nil.
-func (c *cache) get(key digest, now time.Time) *decision {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	element := c.entries[key]
-	if element == nil {
-		return nil
-	}
-	e := entryOf(element)
-	if !now.Before(e.until) {
-		c.drop(element)
-		return nil
-	}
-	c.order.MoveToFront(element)
-	return e.decision
-}
-
-// put remembers a decision.
-func (c *cache) put(key digest, d *decision, until time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if element := c.entries[key]; element != nil {
-		c.drop(element)
-	}
-	if len(c.entries) >= c.most {
-		c.drop(c.order.Back())
-	}
-	c.entries[key] = c.order.PushFront(&entry{key, d, until})
-}
-
-func (c *cache) drop(element *list.Element) {
-	delete(c.entries, entryOf(element).key)
-	c.order.Remove(element)
-}
-
-func entryOf(element *list.Element) *entry {
-	e, ok := element.Value.(*entry)
-	if !ok {
-		panic("BUG: something else among the decisions")
-	}
-	return e
 }
