@@ -69,7 +69,7 @@ func (b *bed) another(options string) *bed {
 }
 
 // resolve returns what options come to.
-func resolve(t *testing.T, store, options string) (*model.Gateway, []string) {
+func resolve(t testing.TB, store, options string) (*model.Gateway, []string) {
 	t.Helper()
 	kind := Kind()
 	dir := t.TempDir()
@@ -163,7 +163,7 @@ func (br *browser) request(method, target string, fields ...string) *message.Req
 
 // serve sends a request, and does not keep cookies.
 func (br *browser) serve(r *message.Request) *outcome {
-	x := pipeline.NewExchange(br.b.t.Context(), r, &model.Listener{}, netip.MustParseAddrPort("192.0.2.1:1"), time.Now())
+	x := pipeline.NewExchange(br.b.t.Context(), r, &model.Listener{}, peer, time.Now())
 	o := &outcome{Exchange: x, request: r}
 	if o.err = pipeline.AsError(br.b.handler.Serve(x)); o.err != nil {
 		o.status, o.fields = o.err.Status, o.err.Fields
@@ -245,6 +245,9 @@ func (br *browser) passes(what string) *outcome {
 	}
 	return o
 }
+
+// peer is a client.
+var peer = netip.MustParseAddrPort("192.0.2.1:1")
 
 func (b *bed) close() {
 	b.set.Release()

@@ -32,39 +32,39 @@ func with(t *testing.T, target string, pairs ...string) string {
 func TestCallback(t *testing.T) {
 	for _, test := range []struct {
 		name   string
-		change func(t *testing.T, b *bed, br *browser, back string) string // of where the browser is sent back to
+		change func(b *bed, br *browser, back string) string // of where the browser is sent back to
 		status int
 		kept   bool // the attempt is still good
 	}{
-		{"another state", func(t *testing.T, _ *bed, _ *browser, back string) string { return with(t, back, "state", random()) }, 401, true},
-		{"no state", func(t *testing.T, _ *bed, _ *browser, back string) string { return with(t, back, "state", "") }, 401, true},
-		{"no code", func(t *testing.T, _ *bed, _ *browser, back string) string { return with(t, back, "code", "") }, 401, true},
-		{"nothing", func(*testing.T, *bed, *browser, string) string { return "/oauth2/callback" }, 401, true},
-		{"two codes", func(_ *testing.T, _ *bed, _ *browser, back string) string { return back + "&code=x" }, 401, true},
-		{"two states", func(_ *testing.T, _ *bed, _ *browser, back string) string { return back + "&st%61te=x" }, 401, true},
-		{"a code and an error", func(_ *testing.T, _ *bed, _ *browser, back string) string { return back + "&error=access_denied" }, 401, true},
-		{"a huge code", func(t *testing.T, _ *bed, _ *browser, back string) string {
-			return with(t, back, "code", strings.Repeat("a", longestCode+1))
+		{"another state", func(b *bed, _ *browser, back string) string { return with(b.t, back, "state", random()) }, 401, true},
+		{"no state", func(b *bed, _ *browser, back string) string { return with(b.t, back, "state", "") }, 401, true},
+		{"no code", func(b *bed, _ *browser, back string) string { return with(b.t, back, "code", "") }, 401, true},
+		{"nothing", func(*bed, *browser, string) string { return "/oauth2/callback" }, 401, true},
+		{"two codes", func(b *bed, _ *browser, back string) string { return back + "&code=x" }, 401, true},
+		{"two states", func(b *bed, _ *browser, back string) string { return back + "&st%61te=x" }, 401, true},
+		{"a code and an error", func(b *bed, _ *browser, back string) string { return back + "&error=access_denied" }, 401, true},
+		{"a huge code", func(b *bed, _ *browser, back string) string {
+			return with(b.t, back, "code", strings.Repeat("a", longestCode+1))
 		}, 401, true},
-		{"another code", func(t *testing.T, _ *bed, _ *browser, back string) string { return with(t, back, "code", "x") }, 401, false},
-		{"another browser", func(_ *testing.T, _ *bed, br *browser, back string) string {
+		{"another code", func(b *bed, _ *browser, back string) string { return with(b.t, back, "code", "x") }, 401, false},
+		{"another browser", func(b *bed, br *browser, back string) string {
 			clear(br.cookies)
 			return back
 		}, 401, false},
-		{"another browser's code", func(t *testing.T, b *bed, br *browser, back string) string {
+		{"another browser's code", func(b *bed, br *browser, back string) string {
 			u, err := url.Parse(b.issuer.authorize(b.browser().begin("/")))
 			if err != nil {
-				t.Fatal(err)
+				b.t.Fatal(err)
 			}
-			return with(t, back, "code", u.Query().Get("code"))
+			return with(b.t, back, "code", u.Query().Get("code"))
 		}, 401, false},
-		{"a changed attempt", func(_ *testing.T, _ *bed, br *browser, back string) string {
+		{"a changed attempt", func(b *bed, br *browser, back string) string {
 			for name, value := range br.cookies {
 				br.cookies[name] = value[:len(value)-2] + "xx"
 			}
 			return back
 		}, 401, false},
-		{"another attempt's cookie", func(_ *testing.T, b *bed, br *browser, back string) string {
+		{"another attempt's cookie", func(b *bed, br *browser, back string) string {
 			other := b.browser()
 			other.begin("/")
 			for name := range br.cookies {
@@ -74,21 +74,21 @@ func TestCallback(t *testing.T) {
 			}
 			return back
 		}, 401, false},
-		{"a huge attempt", func(_ *testing.T, _ *bed, br *browser, back string) string {
+		{"a huge attempt", func(b *bed, br *browser, back string) string {
 			for name := range br.cookies {
 				br.cookies[name] = strings.Repeat("a", 2*chunkSize+1)
 			}
 			return back
 		}, 401, false},
-		{"too late", func(_ *testing.T, b *bed, _ *browser, back string) string {
+		{"too late", func(b *bed, _ *browser, back string) string {
 			b.clock.pass(attemptTime)
 			return back
 		}, 401, false},
-		{"from the future", func(_ *testing.T, b *bed, _ *browser, back string) string {
+		{"from the future", func(b *bed, _ *browser, back string) string {
 			b.clock.pass(-2 * time.Minute)
 			return back
 		}, 401, false},
-		{"at another host", func(_ *testing.T, b *bed, br *browser, back string) string {
+		{"at another host", func(b *bed, br *browser, back string) string {
 			b.handler = pipeline.Chain(b.handler, func(next pipeline.Handler) pipeline.Handler {
 				return pipeline.HandlerFunc(func(x *pipeline.Exchange) error {
 					x.Request.Host = "other.example.com"
@@ -97,19 +97,19 @@ func TestCallback(t *testing.T) {
 			})
 			return back
 		}, 401, false},
-		{"of another issuer", func(t *testing.T, _ *bed, _ *browser, back string) string {
-			return with(t, back, "iss", "https://evil.example")
+		{"of another issuer", func(b *bed, _ *browser, back string) string {
+			return with(b.t, back, "iss", "https://evil.example")
 		}, 401, false},
-		{"denied", func(t *testing.T, _ *bed, _ *browser, back string) string {
-			return with(t, back, "code", "", "error", "access_denied", "error_description", "<script>alert(1)</script>")
+		{"denied", func(b *bed, _ *browser, back string) string {
+			return with(b.t, back, "code", "", "error", "access_denied", "error_description", "<script>alert(1)</script>")
 		}, 403, false},
-		{"interaction", func(t *testing.T, _ *bed, _ *browser, back string) string {
-			return with(t, back, "code", "", "error", "login_required")
+		{"interaction", func(b *bed, _ *browser, back string) string {
+			return with(b.t, back, "code", "", "error", "login_required")
 		}, 401, false},
-		{"its failure", func(t *testing.T, _ *bed, _ *browser, back string) string {
-			return with(t, back, "code", "", "error", "server_error")
+		{"its failure", func(b *bed, _ *browser, back string) string {
+			return with(b.t, back, "code", "", "error", "server_error")
 		}, 503, false},
-		{"no code is known", func(_ *testing.T, b *bed, _ *browser, back string) string {
+		{"no code is known", func(b *bed, _ *browser, back string) string {
 			b.issuer.change(func() { clear(b.issuer.codes) })
 			return back
 		}, 401, false},
@@ -118,7 +118,7 @@ func TestCallback(t *testing.T) {
 			b := newBed(t, usualOptions)
 			br := b.browser()
 			back := b.issuer.authorize(br.begin("/"))
-			o := br.visit(test.change(t, b, br, back))
+			o := br.visit(test.change(b, br, back))
 			if o.status != test.status || o.err == nil || o.err.Err == nil {
 				t.Fatalf("%d, %v", o.status, o.err)
 			}

@@ -3,7 +3,6 @@ package login
 import (
 	"context"
 	"net/http"
-	"net/netip"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -243,7 +242,7 @@ func TestClientLeaves(t *testing.T) {
 	ctx, leave := context.WithCancelCause(t.Context())
 	left := make(chan error)
 	go func() {
-		x := pipeline.NewExchange(ctx, br.request("GET", "/"), &model.Listener{}, netip.AddrPort{}, time.Now())
+		x := pipeline.NewExchange(ctx, br.request("GET", "/"), &model.Listener{}, peer, time.Now())
 		left <- b.handler.Serve(x)
 	}()
 	<-begun

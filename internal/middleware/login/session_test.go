@@ -17,7 +17,7 @@ func TestSessionThatIsNone(t *testing.T) {
 	of := func(options string) func() string {
 		return func() string { return b.another(options).loggedIn().cookies[sessionName] }
 	}
-	for name, make := range map[string]func() string{
+	for name, text := range map[string]func() string{
 		"nothing":           func() string { return "" },
 		"text":              func() string { return "hello" },
 		"a count alone":     func() string { return "1." },
@@ -51,7 +51,7 @@ func TestSessionThatIsNone(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			br := b.browser()
-			if br.cookies[sessionName] = make(); br.cookies[sessionName] == good {
+			if br.cookies[sessionName] = text(); br.cookies[sessionName] == good {
 				t.Fatal("it is the good one")
 			}
 			o := br.do("GET", "/")
