@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/crypto/bcrypt"
 
+	"sluice/internal/keyed"
 	"sluice/internal/lease"
 	"sluice/internal/pipeline"
 )
@@ -34,16 +35,12 @@ type passwords struct {
 	secret [sha256.Size]byte
 	slots  chan struct{} // has as many as may check at once
 
+	right *keyed.Cache[struct{}] // by digests of a hash with a password
+
 	mu      sync.Mutex
 	waiting int
-	// Two generations of what was right: where the younger one is full, the older one
-	// is forgotten.
-	young, old map[imprinted]struct{}
-	running    map[imprinted]*check
+	running map[keyed.Digest]*check
 }
-
-// imprinted stands for a hash with a password.
-type imprinted [sha256.Size]byte
 
 // check is one that somebody makes, and that others wait for.
 type check struct {
@@ -57,7 +54,7 @@ func acquirePasswords(set *lease.Set) *passwords {
 }
 
 func newPasswords(atOnce int) *passwords {
-	p := &passwords{slots: make(chan struct{}, atOnce), young: map[imprinted]struct{}{}, running: map[imprinted]*check{}}
+	p := &passwords{slots: make(chan struct{}, atOnce), right: keyed.NewCache[struct{}](mostVerified), running: map[keyed.Digest]*check{}}
 	_, _ = rand.Read(p.secret[:]) // it never fails
 	return p
 }
@@ -70,15 +67,16 @@ var (
 // check tells whether a password is that of a hash. It fails with 503 auth_unavailable
 // where there is too much to check, and where the client has left.
 func (p *passwords) check(x *pipeline.Exchange, hash, password string) (good bool, err error) {
-	id := p.imprint(hash, password)
-	if p.known(id) {
+	id := p.digest(hash, password)
+	if p.known(&id) {
 		return true, nil
 	}
 	x.Wait(func() { good, err = p.decide(x.Context(), id, hash, password) })
 	return good, err
 }
 
-func (p *passwords) imprint(hash, password string) (id imprinted) {
+// digest stands for a hash with a password.
+func (p *passwords) digest(hash, password string) (id keyed.Digest) {
 	mac := hmac.New(sha256.New, p.secret[:])
 	mac.Write([]byte(hash))
 	mac.Write([]byte{0})
@@ -87,34 +85,15 @@ func (p *passwords) imprint(hash, password string) (id imprinted) {
 	return id
 }
 
-func (p *passwords) known(id imprinted) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.remembered(id)
+func (p *passwords) known(id *keyed.Digest) bool {
+	_, ok := p.right.Get(id, time.Time{})
+	return ok
 }
 
-// remembered is called with mu held.
-func (p *passwords) remembered(id imprinted) bool {
-	if _, ok := p.young[id]; ok {
-		return true
-	}
-	if _, ok := p.old[id]; ok {
-		p.remember(id)
-		return true
-	}
-	return false
-}
-
-// remember is called with mu held.
-func (p *passwords) remember(id imprinted) {
-	if len(p.young) >= mostVerified/2 {
-		p.young, p.old = map[imprinted]struct{}{}, p.young
-	}
-	p.young[id] = struct{}{}
-}
+func (p *passwords) remember(id *keyed.Digest) { p.right.Put(id, struct{}{}, time.Time{}, time.Time{}) }
 
 // decide makes a check, or waits for who makes the same one.
-func (p *passwords) decide(ctx context.Context, id imprinted, hash, password string) (bool, error) {
+func (p *passwords) decide(ctx context.Context, id keyed.Digest, hash, password string) (bool, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, pipeline.NewError(pipeline.AuthUnavailable, errPatience))
 	defer cancel()
 	for {
@@ -140,10 +119,10 @@ func (p *passwords) decide(ctx context.Context, id imprinted, hash, password str
 
 // join returns the check that is to be waited for, or a new one, which is the caller's
 // to make; nil where the password is known to be right.
-func (p *passwords) join(id imprinted) (c *check, mine bool, err error) {
+func (p *passwords) join(id keyed.Digest) (c *check, mine bool, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.remembered(id) {
+	if p.known(&id) {
 		return nil, false, nil
 	}
 	if running := p.running[id]; running != nil {
@@ -159,7 +138,7 @@ func (p *passwords) join(id imprinted) (c *check, mine bool, err error) {
 }
 
 // make makes a check once a processor may.
-func (p *passwords) make(ctx context.Context, c *check, id imprinted, hash, password string) (bool, error) {
+func (p *passwords) make(ctx context.Context, c *check, id keyed.Digest, hash, password string) (bool, error) {
 	var failure error
 	select {
 	case p.slots <- struct{}{}:
@@ -177,7 +156,7 @@ func (p *passwords) make(ctx context.Context, c *check, id imprinted, hash, pass
 	p.waiting--
 	delete(p.running, id)
 	if c.good {
-		p.remember(id)
+		p.remember(&id)
 	}
 	close(c.done)
 	return c.good, failure
