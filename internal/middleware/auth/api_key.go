@@ -29,7 +29,7 @@ type APIKey struct {
 
 // apiKey is the settings of api_key.
 type apiKey struct {
-	Keys    string // imprint of table
+	Keys    string // digest of table
 	From    place
 	Forward bool
 
@@ -61,7 +61,7 @@ func validateAPIKey(o *APIKeyOptions, report model.Report) *apiKey {
 		}
 		k.table[digest] = consumerOf("consumer", entry.Consumer, entry.Tier, entry.Groups, report)
 	})
-	k.Keys = imprint(o.Keys, all.filed)
+	k.Keys = model.Digest(o.Keys, all.filed)
 	return k
 }
 

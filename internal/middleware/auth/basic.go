@@ -33,7 +33,7 @@ type UserOptions struct {
 
 // basicAuth is the settings of basic_auth.
 type basicAuth struct {
-	Users     string // imprint of table
+	Users     string // digest of table
 	Challenge string
 	Forward   bool
 
@@ -82,7 +82,7 @@ func validateBasic(o *BasicOptions, report model.Report) *basicAuth {
 		most = max(most, cost)
 		b.table[entry.Name] = user{entry.Hash, consumerOf("name", entry.Name, entry.Tier, entry.Groups, report)}
 	})
-	b.Users = imprint(o.Users, all.filed)
+	b.Users = model.Digest(o.Users, all.filed)
 	b.nobody.hash = unmatched(most)
 	return b
 }

@@ -1,8 +1,6 @@
 package auth
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"strconv"
 	"strings"
@@ -70,11 +68,4 @@ func (e *entries[T]) each(report model.Report, take func(entry *T, report func(k
 			report(e.file, e.where(i)+": "+message, hint)
 		})
 	}
-}
-
-// imprint is what tells tables apart by their content: settings have it in place of
-// the content, which is large, and nobody's business.
-func imprint(parts ...any) string {
-	sum := sha256.Sum256([]byte(model.Text(parts)))
-	return hex.EncodeToString(sum[:])
 }

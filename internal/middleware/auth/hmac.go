@@ -51,7 +51,7 @@ func (o *NonceOptions) SetDefaults() { o.Store = config.Memory }
 
 // hmacAuth is the settings of hmac_auth.
 type hmacAuth struct {
-	Keys       string // imprint of table
+	Keys       string // digest of table
 	Algorithm  string
 	Components []string
 	ClockSkew  time.Duration
@@ -118,7 +118,7 @@ func validateHMAC(o *HMACOptions, report model.Report) *hmacAuth {
 		h.Nonce = validateNonce(o.Nonce, report)
 		h.Nonce.Life = 2*h.ClockSkew + time.Second
 	}
-	h.Keys = imprint(o.Keys, all.filed)
+	h.Keys = model.Digest(o.Keys, all.filed)
 	h.challenge.Put(message.WWWAuthenticate, "Signature")
 	h.challenge.Add("Accept-Signature", h.accepted())
 	return h

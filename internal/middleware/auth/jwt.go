@@ -68,7 +68,7 @@ type jwtIssuer struct {
 	Audiences  []string
 	Algorithms []string
 	Remote     *keyset.Settings
-	Imprint    string // of keys, which are no part of a text
+	Digest     string // of keys, which are no part of a text
 
 	keys *token.Set
 }
@@ -98,7 +98,7 @@ func buildJWT(site *pipeline.Site, j *jwt) pipeline.Middleware {
 		b.verifier.Issuers = append(b.verifier.Issuers, issuer)
 	}
 	if j.MaxCached > 0 {
-		b.cache = lease.Acquire(site.Leases, "tokens of jwt\n"+imprint(j), func() *token.Cache[*ClaimedUser] {
+		b.cache = lease.Acquire(site.Leases, "tokens of jwt\n"+model.Digest(j), func() *token.Cache[*ClaimedUser] {
 			return token.NewCache[*ClaimedUser](j.MaxCached, j.Leeway)
 		})
 	}

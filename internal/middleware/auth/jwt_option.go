@@ -1,8 +1,7 @@
 package auth
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -99,12 +98,14 @@ func issuerOf(o *JWTIssuer, path string, report model.Report) jwtIssuer {
 	}
 	known := checkAlgorithms(o.Algorithms, path, report)
 	var ways []string
-	for way, there := range map[string]bool{"jwks_url": o.JWKSURL != "", "jwks_file": o.JWKSFile != nil, "secret": o.Secret != "", "public_key": o.PublicKey != ""} {
-		if there {
-			ways = append(ways, way)
+	for _, way := range []struct {
+		key   string
+		there bool
+	}{{"jwks_file", o.JWKSFile != nil}, {"jwks_url", o.JWKSURL != ""}, {"public_key", o.PublicKey != ""}, {"secret", o.Secret != ""}} {
+		if way.there {
+			ways = append(ways, way.key)
 		}
 	}
-	slices.Sort(ways)
 	switch {
 	case len(ways) == 0:
 		report(path, "the issuer has no keys", "write jwks_url, jwks_file, public_key or secret")
@@ -126,8 +127,7 @@ func issuerOf(o *JWTIssuer, path string, report model.Report) jwtIssuer {
 		return issuer
 	}
 	issuer.keys = set
-	sum := sha256.Sum256([]byte(string(o.Secret) + o.PublicKey + textOf(o.JWKSFile)))
-	issuer.Imprint = ways[0] + " " + hex.EncodeToString(sum[:])
+	issuer.Digest = model.Digest(o.Secret, o.PublicKey, textOf(o.JWKSFile))
 	if unfit := set.Unfit(o.Algorithms); known && unfit != "" {
 		report(path, fmt.Sprintf("%s has no key that %s fits", ways[0], unfit), unfitHint(unfit))
 	}
@@ -171,10 +171,13 @@ func fixedKeys(o *JWTIssuer) (*token.Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	if document.Set.Len() == 0 {
-		return nil, fmt.Errorf("has no key that can be used: %s", strings.Join(append(document.Unused, "the list is empty")[:1], ""))
+	switch {
+	case document.Set.Len() > 0:
+		return document.Set, nil
+	case len(document.Unused) > 0:
+		return nil, errors.New("has no key that can be used: " + document.Unused[0])
 	}
-	return document.Set, nil
+	return nil, errors.New("has no key that can be used: the list is empty")
 }
 
 // checkAlgorithms tells whether all of some names are of algorithms.

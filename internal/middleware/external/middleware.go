@@ -22,9 +22,9 @@ type gate struct {
 
 func build(site *pipeline.Site, s *settings) pipeline.Middleware {
 	g := &gate{settings: s}
-	g.target = lease.Acquire(site.Leases, "external auth\n"+digestOf(s.HTTP, s.GRPC, s.Timeout), func() *target { return newTarget(s, site.Log) })
+	g.target = lease.Acquire(site.Leases, "external auth\n"+model.Digest(s.HTTP, s.GRPC, s.Timeout), func() *target { return newTarget(s, site.Log) })
 	if s.Cache != nil {
-		identity := "external auth's decisions\n" + site.Identity() + "\n" + digestOf(s)
+		identity := "external auth's decisions\n" + site.Identity() + "\n" + model.Digest(s)
 		g.cache = lease.Acquire(site.Leases, identity, func() *keyed.Cache[*decision] { return keyed.NewCache[*decision](s.Cache.Max) })
 	}
 	return func(next pipeline.Handler) pipeline.Handler {
@@ -79,10 +79,7 @@ func (g *gate) decide(x *pipeline.Exchange) (*decision, error) {
 	if q == nil {
 		q = g.target.decider.question(x)
 	}
-	until := time.Now().Add(g.Timeout)
-	if !x.Until.IsZero() && x.Until.Before(until) {
-		until = x.Until
-	}
+	until := x.WaitUntil(g.Timeout)
 	var d *decision
 	var err error
 	x.Wait(func() {
@@ -122,14 +119,4 @@ func (d *decision) refuse(x *pipeline.Exchange) error {
 		}
 	}
 	return e
-}
-
-// digestOf is settings as an identity that tells nothing of the keys in them.
-func digestOf(parts ...any) string {
-	h := newHash()
-	for _, part := range parts {
-		h.text(model.Text(part))
-	}
-	sum := h.sum()
-	return string(sum[:])
 }
