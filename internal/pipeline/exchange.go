@@ -54,7 +54,7 @@ type Exchange struct {
 
 	// Until is when the exchange must be over; zero: never. The engine holds the
 	// writing of the response to it. At first it is what the client of a call set
-	// (grpc-timeout); the destination adds what its route does.
+	// (grpc-timeout); Enter adds what the route does.
 	Until time.Time
 
 	// Status is what the log line and the metrics have as the status where that is
@@ -75,6 +75,19 @@ type Exchange struct {
 	peerText string
 	room     message.Fields // empty; what TakeRoom hands out
 	atEnd    []func()
+	waited   time.Duration // in Wait
+}
+
+// Enter makes a route the exchange's, whose total_timeout holds from here on.
+func (x *Exchange) Enter(route *model.Route, params []model.Param) {
+	x.Route, x.Params = route, params
+	if total := route.Timeouts.Total; total > 0 {
+		start := x.Start
+		if start.IsZero() {
+			start = time.Now()
+		}
+		x.Until = earlier(x.Until, start.Add(total))
+	}
 }
 
 // AtEnd has end called once the exchange is over: its last byte went out, or it failed.
@@ -184,12 +197,29 @@ func (x *Exchange) Context() context.Context { return x.ctx }
 // Wait runs what may block on anything but the exchange's own connections: a
 // disk, an authorisation service. Engines that share a thread between
 // exchanges run it elsewhere meanwhile.
+//
+// The time that it takes counts in the route's timeout.
 func (x *Exchange) Wait(block func()) {
+	start := time.Now()
+	defer func() { x.waited += time.Since(start) }()
 	if engine, ok := x.ctx.(interface{ Block(f func()) }); ok {
 		engine.Block(block)
 		return
 	}
 	block()
+}
+
+// Waited is the time that the exchange has spent in Wait.
+func (x *Exchange) Waited() time.Duration { return x.waited }
+
+// WaitUntil is until when to wait, in Wait, for something that may take so long: no
+// longer than until the exchange must be over, nor than earlier waits have left of the
+// route's timeout.
+func (x *Exchange) WaitUntil(patience time.Duration) time.Time {
+	if x.Route != nil && x.Route.Timeouts.Response > 0 {
+		patience = min(patience, x.Route.Timeouts.Response-x.waited)
+	}
+	return earlier(time.Now().Add(patience), x.Until)
 }
 
 // Param returns the value of a path parameter, percent-encoded, or "".

@@ -25,6 +25,7 @@ type Watch struct {
 	try      time.Time     // when that of the attempt under way must be; zero: never
 	perTry   time.Duration // how long that has; 0: it is not bound
 	last     time.Time     // when the last byte passed
+	waited   time.Duration // how much of the time for the head of the response was over before
 	quiet    time.Duration // how long no byte may pass; 0: for ever
 	asking   bool          // the client is asked for more of its body
 	giving   bool          // the response's bytes are on their way to the client: nothing is waited for here
@@ -53,6 +54,10 @@ func (w *Watch) Bound(until time.Time) {
 		w.total, w.called = until, true
 	}
 }
+
+// Spent takes what the exchange has waited before off the time for the head of the
+// response. It is called with Begin.
+func (w *Watch) Spent(waited time.Duration) { w.waited = waited }
 
 // Await notes that more of the response's body is waited for: the client has
 // taken what came before, which counts as bytes that passed.
@@ -153,7 +158,7 @@ func (w *Watch) Sent(now time.Time) {
 		w.mu.Unlock()
 		return
 	}
-	w.response = now.Add(w.limits.Response)
+	w.response = now.Add(w.limits.Response - w.waited)
 	nearer := w.nearer
 	w.mu.Unlock()
 	if nearer != nil {

@@ -90,6 +90,7 @@ func (d *destination) Serve(x *pipeline.Exchange) error {
 	}
 	now = f.watch.Begin(limits, x.Start)
 	f.watch.Bound(x.Until)
+	f.watch.Spent(x.Waited())
 	x.Until = f.watch.Total()
 	if f.request.Body != nil && f.request.Length != 0 {
 		f.uploading, f.left = f.request.Body, f.request.Length
@@ -99,6 +100,11 @@ func (d *destination) Serve(x *pipeline.Exchange) error {
 		f.watch.Sent(now)
 	}
 	f.take(s)
+	if x.Waited() > 0 {
+		if err := f.watch.Expired(); err != nil {
+			return f.fail(err) // no endpoint is to blame for it
+		}
+	}
 	err := f.run(now)
 	if err != nil && x.Attempts == 0 && f.side.Fallback != nil && pipeline.AsError(err).Word == pipeline.CircuitOpen {
 		x.Version = ""

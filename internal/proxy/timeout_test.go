@@ -120,6 +120,7 @@ func TestTimeouts(t *testing.T) {
 		body      []time.Duration // of the request; nil: none
 		length    int64
 		began     time.Duration // how long ago the exchange began
+		waited    time.Duration // before, of that
 		transport fake
 		after     time.Duration // when it is over
 		early     bool          // it ends before the head
@@ -147,6 +148,9 @@ func TestTimeouts(t *testing.T) {
 		"total before the head":        {limits: model.RouteTimeouts{Total: 5 * s}, transport: fake{head: 6 * s}, after: 5 * s, early: true, cause: "total_timeout of 5s"},
 		"total in the response":        {limits: model.RouteTimeouts{Total: 5 * s, Idle: 3 * s}, transport: fake{pauses: seconds(2, 2, 2)}, after: 5 * s, cause: "total_timeout of 5s"},
 		"total, of the whole exchange": {limits: model.RouteTimeouts{Total: 5 * s}, began: 2 * s, transport: fake{head: 6 * s}, after: 3 * s, early: true, cause: "total_timeout of 5s"},
+		"total, waited before":         {limits: model.RouteTimeouts{Total: 5 * s}, began: 2 * s, waited: 2 * s, transport: fake{head: 6 * s}, after: 3 * s, early: true, cause: "total_timeout of 5s"},
+		"response, waited before":      {limits: model.RouteTimeouts{Response: 5 * s}, waited: 2 * s, transport: fake{head: 4 * s}, after: 3 * s, early: true, cause: "timeout of 5s"},
+		"with a body, waited before":   {limits: model.RouteTimeouts{Response: 5 * s}, waited: 2 * s, body: seconds(4), length: message.Unknown, transport: fake{head: 4 * s}, after: 7 * s, early: true, cause: "timeout of 5s"},
 		"none":                         {transport: fake{head: 1000 * s, pauses: seconds(1000)}, after: 2000 * s},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -157,8 +161,9 @@ func TestTimeouts(t *testing.T) {
 				if test.body != nil {
 					request = post(drip(ctx, test.body...), test.length)
 				}
-				start := time.Now()
 				x := exchange(ctx, request)
+				x.Wait(func() { time.Sleep(test.waited) })
+				start := time.Now()
 				x.Informer = informing(func(int, message.Fields) {})
 				x.Start = start.Add(-test.began)
 				err := g.Serve(x)
@@ -196,6 +201,21 @@ func TestTimeouts(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestTimeThatWasOverBefore ends an exchange that has waited too long elsewhere without an
+// attempt, for which an endpoint would be blamed.
+func TestTimeThatWasOverBefore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := forward(t, &model.Route{Timeouts: model.RouteTimeouts{Response: time.Second}}, &fake{}, model.Endpoint{URL: "http://e", Weight: 1})
+		x := exchange(t.Context(), get("/"))
+		x.Wait(func() { time.Sleep(time.Second) })
+		g.fail(x, pipeline.UpstreamTimeout, 504)
+		if x.Attempts != 0 {
+			t.Errorf("%d attempts", x.Attempts)
+		}
+		g.quiet(0)
+	})
 }
 
 func TestIdleTunnel(t *testing.T) {

@@ -139,7 +139,8 @@ func (s *Snapshot) serve(x *pipeline.Exchange) error {
 		return unmatched(found.Allow)
 	}
 	route := s.routes[found.Index]
-	x.Route, x.Params, x.Observer = route.route, found.Params, route
+	x.Enter(route.route, found.Params)
+	x.Observer = route
 	return route.handler.Serve(x)
 }
 

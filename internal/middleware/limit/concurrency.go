@@ -199,11 +199,7 @@ var (
 // wait waits for the turn of an exchange, unless its client leaves or its time is over.
 func (c *concurrency) wait(x *pipeline.Exchange, turn <-chan struct{}) (err error) {
 	x.Wait(func() {
-		patience := c.QueueTimeout
-		if !x.Until.IsZero() {
-			patience = min(patience, time.Until(x.Until))
-		}
-		timer := time.NewTimer(patience)
+		timer := time.NewTimer(time.Until(x.WaitUntil(c.QueueTimeout)))
 		defer timer.Stop()
 		select {
 		case <-turn:

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"sluice/internal/message"
+	"sluice/internal/model"
 	"sluice/internal/pipeline"
 )
 
@@ -107,8 +108,16 @@ func TestConcurrencyTime(t *testing.T) {
 		soon, late := serve(h, hurried), serve(h, request(t.Context(), "192.0.2.3"))
 		time.Sleep(time.Second)
 		wantWord(t, "its own time", soon, pipeline.Overloaded)
+		routed := request(t.Context(), "192.0.2.4")
+		routed.Wait(func() { time.Sleep(time.Second) })
+		routed.Route = &model.Route{ID: "r", Timeouts: model.RouteTimeouts{Response: 2 * time.Second}}
+		soon = serve(h, routed)
+		time.Sleep(time.Second - 1)
+		wantWaiting(t, "the route's time is not over", soon)
+		time.Sleep(1)
+		wantWord(t, "the route's time", soon, pipeline.Overloaded)
 		wantWaiting(t, "the queue's time is not over", late)
-		time.Sleep(4 * time.Second)
+		time.Sleep(2 * time.Second)
 		wantWord(t, "the queue's time", late, pipeline.Overloaded)
 		destination.answer <- struct{}{}
 		wantWord(t, "the first", first, "")
