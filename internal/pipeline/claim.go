@@ -4,7 +4,18 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"unicode"
 )
+
+// LongestName is how many bytes the name of a consumer, a tier or a group has at most:
+// they go into logs and fields.
+const LongestName = 256
+
+// ValidName tells whether a text, which may be empty, can be such a name: it is not too
+// long, and has nothing that would end a line.
+func ValidName(text string) bool {
+	return len(text) <= LongestName && !strings.ContainsFunc(text, unicode.IsControl)
+}
 
 // Claim returns a claim by its name, or, where there is none, by a path of names with
 // dots between them: realm_access.roles.

@@ -61,3 +61,14 @@ func TestAuthenticate(t *testing.T) {
 		t.Errorf("consumer %q, principal %+v", x.Consumer, x.Principal)
 	}
 }
+
+func TestValidName(t *testing.T) {
+	for name, want := range map[string]bool{
+		"": true, "ann": true, "Ann Lee, Ümit": true, strings.Repeat("a", pipeline.LongestName): true,
+		strings.Repeat("a", pipeline.LongestName+1): false, "a\nb": false, "a\x00": false, "\t": false, "a\u0085": false,
+	} {
+		if got := pipeline.ValidName(name); got != want {
+			t.Errorf("%q: %v", name, got)
+		}
+	}
+}

@@ -215,7 +215,7 @@ const longestPassword = 72
 // nameAndPassword reads credentials (RFC 7617 2). A control character makes them
 // malformed; bcrypt would take "a" and "a\x00a" for one.
 func nameAndPassword(credential string) (name, password string, ok bool) {
-	if len(credential) > base64.StdEncoding.EncodedLen(longestName+1+longestPassword) {
+	if len(credential) > base64.StdEncoding.EncodedLen(pipeline.LongestName+1+longestPassword) {
 		return "", "", false
 	}
 	text, err := base64.StdEncoding.Strict().DecodeString(credential)

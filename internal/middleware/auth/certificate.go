@@ -145,7 +145,7 @@ func (c *clientCertificate) identify(certificate *message.ClientCertificate) (*p
 		}
 	}
 	names := valuesOf(certificate, c.Name)
-	if len(names) == 0 || names[0] == "" || unusable(names[0]) {
+	if len(names) == 0 || names[0] == "" || !pipeline.ValidName(names[0]) {
 		return nil, errNameless
 	}
 	return &pipeline.Principal{Name: names[0], Tier: known.Tier, Groups: known.Groups}, nil

@@ -4,15 +4,10 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"unicode"
 
 	"sluice/internal/model"
 	"sluice/internal/pipeline"
 )
-
-// longestName bounds the names of consumers, tiers and groups: they go into logs and
-// fields.
-const longestName = 256
 
 // consumerOf is the principal that a credential leads to. What is wrong with its names
 // is reported by what is called key.
@@ -36,14 +31,9 @@ func checkName(key, name string, report func(key, message, hint string)) {
 	switch {
 	case name == "":
 		report(key, key+" is empty", "write a name")
-	case unusable(name):
-		report(key, fmt.Sprintf("%s must be a name of at most %d bytes without control characters", key, longestName), "")
+	case !pipeline.ValidName(name):
+		report(key, fmt.Sprintf("%s must be a name of at most %d bytes without control characters", key, pipeline.LongestName), "")
 	}
-}
-
-// unusable tells of a name that is too long, or has what would end a line.
-func unusable(name string) bool {
-	return len(name) > longestName || strings.ContainsFunc(name, unicode.IsControl)
 }
 
 // entries goes through what options list and what a file of theirs does, and tells what

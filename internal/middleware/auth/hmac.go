@@ -250,7 +250,7 @@ func (g *hmacGate) identify(x *pipeline.Exchange) (*pipeline.Principal, error) {
 		return nil, g.refuse(errCovered)
 	case !g.timely(x.Request, sig, x.Start):
 		return nil, g.refuse(errTime)
-	case g.nonces != nil && (sig.nonce == "" || len(sig.nonce) > longestName):
+	case g.nonces != nil && (sig.nonce == "" || len(sig.nonce) > pipeline.LongestName):
 		return nil, g.refuse(errNonce)
 	}
 	if err := g.verifyBody(x.Request, sig); err != nil {

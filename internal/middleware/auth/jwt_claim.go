@@ -74,7 +74,7 @@ func (i *Identity) UserOf(claims map[string]any) (*ClaimedUser, error) {
 		groups, _ := p.Claim(i.Groups)
 		p.Groups = textsOf(groups)
 	}
-	if unusable(p.Name) || unusable(p.Tier) || slices.ContainsFunc(p.Groups, unusable) {
+	if names := append([]string{p.Name, p.Tier}, p.Groups...); slices.ContainsFunc(names, func(name string) bool { return !pipeline.ValidName(name) }) {
 		return nil, errClaimName
 	}
 	user := &ClaimedUser{principal: p}

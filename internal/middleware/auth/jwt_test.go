@@ -241,6 +241,18 @@ func TestEndOfRemembered(t *testing.T) {
 	}
 }
 
+// TestClaimsThatAreNoNames: who cannot be named in a log is nobody.
+func TestClaimsThatAreNoNames(t *testing.T) {
+	b := newBed(t, JWT(), secretly("tier_claim: tier"))
+	long := strings.Repeat("a", pipeline.LongestName+1)
+	for name, claims := range map[string]fields{
+		"a long consumer": {"sub": long}, "a consumer of two lines": {"sub": "a\nb"}, "a long tier": {"tier": long}, "a long group": {"groups": []string{"a", long}},
+	} {
+		_, err := b.serve(request("/", bearing(hs(claimsOf(claims)))))
+		b.refused(name, err, challengeToken)
+	}
+}
+
 func TestJWTRole(t *testing.T) {
 	b := newBed(t, JWT(), secretly())
 	gateway, _ := b.resolve(secretly())

@@ -78,7 +78,7 @@ func allowed(s *settings, ok *authv3.OkHttpResponse) (*decision, error) {
 	for _, p := range ok.GetQueryParametersToSet() {
 		made.query = append(made.query, parameter{name: p.GetKey(), value: p.GetValue()})
 	}
-	made.identify(s.Consumer, s.Groups, func(name string) (values []string) {
+	err := made.identify(s.Consumer, s.Groups, func(name string) (values []string) {
 		for _, e := range made.request {
 			if e.how != remove && strings.EqualFold(e.name, name) {
 				values = append(values, e.value)
@@ -86,7 +86,7 @@ func allowed(s *settings, ok *authv3.OkHttpResponse) (*decision, error) {
 		}
 		return values
 	})
-	return made, nil
+	return made, err
 }
 
 // editOf is a change of a field. Without a word on it, one of a request takes the place

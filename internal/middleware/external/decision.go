@@ -1,6 +1,7 @@
 package external
 
 import (
+	"errors"
 	"net/url"
 	"slices"
 	"strings"
@@ -79,8 +80,10 @@ func editable(name string) bool {
 	return httpguts.ValidHeaderFieldName(name) && !id.OfEngine() && id != message.Host
 }
 
+var errName = errors.New("the service names somebody by no name: too long, or with control characters")
+
 // identify takes who the client is from what a service has said.
-func (d *decision) identify(consumer, groups string, values func(name string) []string) {
+func (d *decision) identify(consumer, groups string, values func(name string) []string) error {
 	var who pipeline.Principal
 	if consumer != "" {
 		for _, value := range values(consumer) {
@@ -96,9 +99,13 @@ func (d *decision) identify(consumer, groups string, values func(name string) []
 			}
 		}
 	}
-	if who.Name != "" || who.Groups != nil {
+	switch {
+	case !pipeline.ValidName(who.Name), slices.ContainsFunc(who.Groups, func(group string) bool { return !pipeline.ValidName(group) }):
+		return errName
+	case who.Name != "" || who.Groups != nil:
 		d.who = &who
 	}
+	return nil
 }
 
 // rewriteQuery gives parameters of a query their new values; others stay as they came.

@@ -143,7 +143,7 @@ func (d *httpDecider) decide(ctx context.Context, s *settings, q question) (*dec
 		return nil, fmt.Errorf("the service answers with the status %d", response.StatusCode)
 	case response.StatusCode < 300:
 		_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, largestBody)) // so that the connection can be used again
-		return d.allowing(s, response), nil
+		return d.allowing(s, response)
 	}
 	return refusing(response), nil
 }
@@ -158,7 +158,7 @@ func bare(err error) error {
 }
 
 // allowing is what an answer that allows says.
-func (d *httpDecider) allowing(s *settings, response *http.Response) *decision {
+func (d *httpDecider) allowing(s *settings, response *http.Response) (*decision, error) {
 	made := &decision{allowed: true, fleeting: unstorable(response)}
 	for _, name := range d.ToUpstream {
 		for _, value := range response.Header.Values(name) {
@@ -171,8 +171,7 @@ func (d *httpDecider) allowing(s *settings, response *http.Response) *decision {
 			made.fleeting = true // as a cookie of one client
 		}
 	}
-	made.identify(s.Consumer, s.Groups, response.Header.Values)
-	return made
+	return made, made.identify(s.Consumer, s.Groups, response.Header.Values)
 }
 
 // unstorable tells whether a service forbids to remember an answer (RFC 9111 5.2.2).

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"sluice/internal/message"
 	"sluice/internal/pipeline"
@@ -126,6 +127,31 @@ func TestAllowedByHTTP(t *testing.T) {
 				t.Errorf("authenticated as %q", who)
 			}
 		})
+	}
+}
+
+// TestNamesThatAreNone: who has no name that could be logged has none.
+func TestNamesThatAreNone(t *testing.T) {
+	for _, header := range []string{"X-User", "X-Groups"} {
+		var count atomic.Int32
+		url := counting(t, &count, func(h http.Header) { h.Set(header, strings.Repeat("a", pipeline.LongestName+1)) })
+		m, _ := newBed(t).build(`{http: {url: "` + url + `"}, consumer_header: X-User, groups_header: X-Groups}`)
+		x := asked(t.Context(), "GET /", "Authorization: good")
+		if reached, err := serve(m, x); word(err) != pipeline.AuthUnavailable || reached != nil || x.Principal != nil {
+			t.Errorf("%s: %v, reached: %v", header, err, reached)
+		}
+	}
+}
+
+// TestCallWithoutTime: a client that gives no time for a decision is not let through
+// because there is none.
+func TestCallWithoutTime(t *testing.T) {
+	var count atomic.Int32
+	m, _ := newBed(t).build(`{http: {url: "` + counting(t, &count, nil) + `"}, on_failure: allow}`)
+	x := asked(t.Context(), "POST /", "Authorization: bad")
+	x.Until = time.Now().Add(-time.Millisecond)
+	if reached, err := serve(m, x); word(err) != pipeline.AuthUnavailable || reached != nil {
+		t.Errorf("%v, reached: %v", err, reached)
 	}
 }
 

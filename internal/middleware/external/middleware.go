@@ -40,7 +40,7 @@ func (g *gate) serve(x *pipeline.Exchange, next pipeline.Handler) error {
 	switch {
 	case err != nil && x.Context().Err() != nil:
 		return context.Cause(x.Context())
-	case err != nil && g.Allow:
+	case err != nil && g.Allow && !overdue(x):
 		return next.Serve(x)
 	case err != nil:
 		return pipeline.NewError(pipeline.AuthUnavailable, err)
@@ -60,6 +60,10 @@ func (g *gate) serve(x *pipeline.Exchange, next pipeline.Handler) error {
 	apply(d.response, &x.Response.Fields)
 	return nil
 }
+
+// overdue tells whether a call has had its time: that is its client's doing, and none of
+// the service, whose failure may let requests pass.
+func overdue(x *pipeline.Exchange) bool { return !x.Until.IsZero() && !time.Now().Before(x.Until) }
 
 // decide is what the service says, or has said of a request that is alike.
 func (g *gate) decide(x *pipeline.Exchange) (*decision, error) {
