@@ -65,9 +65,9 @@ func (c *RequiredClaims) add(d *decoder, n *yaml.Node, name string, values []str
 // claimValue is the text of a scalar of any type: true, 7, admin.
 type claimValue string
 
-func (v *claimValue) decode(d *decoder, n *yaml.Node) {
-	d.scalar(n, "a text, a number, true or false", func(s scalar) *fault {
-		*v = claimValue(s.s)
-		return nil
-	})
+func (*claimValue) want() string { return "a text, a number, true or false" }
+
+func (v *claimValue) set(s scalar) *fault {
+	*v = claimValue(s.s)
+	return nil
 }

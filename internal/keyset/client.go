@@ -20,6 +20,7 @@ import (
 const (
 	fetchTime    = 4 * time.Second // less than anybody's patience
 	largest      = 1 << 20
+	largestHead  = 64 << 10
 	mostRedirect = 5
 )
 
@@ -47,10 +48,11 @@ func newClient(s Settings) *client {
 		config.RootCAs = pool.CertPool
 	}
 	transport := &http.Transport{
-		DialContext:       (&net.Dialer{Timeout: fetchTime}).DialContext,
-		TLSClientConfig:   config,
-		DisableKeepAlives: true,
-		ForceAttemptHTTP2: true,
+		DialContext:            (&net.Dialer{Timeout: fetchTime}).DialContext,
+		TLSClientConfig:        config,
+		DisableKeepAlives:      true,
+		ForceAttemptHTTP2:      true,
+		MaxResponseHeaderBytes: largestHead,
 	}
 	return &client{s.URL, &http.Client{Transport: transport, CheckRedirect: redirect, Timeout: fetchTime}}
 }

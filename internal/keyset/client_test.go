@@ -65,6 +65,9 @@ func TestAnswersThatAreNone(t *testing.T) {
 			fmt.Fprint(w, "<html>")
 		case "/large":
 			fmt.Fprint(w, strings.Repeat(" ", largest), keyOfRFC)
+		case "/head":
+			w.Header().Set("X-Long", strings.Repeat("a", 2*largestHead))
+			fmt.Fprint(w, keyOfRFC)
 		case "/plain":
 			http.Redirect(w, r, plain.URL, http.StatusFound)
 		case "/loop":
@@ -79,7 +82,7 @@ func TestAnswersThatAreNone(t *testing.T) {
 		}
 	})
 	for path, want := range map[string]string{
-		"/status": "the status is 500", "/created": "the status is 201", "/text": "the body is no JWK set", "/large": "the body is larger than 1 MiB",
+		"/status": "the status is 500", "/created": "the status is 201", "/text": "the body is no JWK set", "/large": "the body is larger than 1 MiB", "/head": "header",
 		"/plain": "redirected from https to http", "/loop": "redirected too often", "/cut": "unexpected EOF", "/moved": "", "/keys": "",
 	} {
 		got, err := newClient(Settings{server.URL + path, authority(server)}).fetch(t.Context())
