@@ -27,7 +27,6 @@ func (s *signedIn) sendCaravan(t *testing.T, by string) *caravan {
 	ctx, cancel := context.WithCancel(t.Context())
 	c := &caravan{signedIn: s, stop: cancel, turns: make([]atomic.Int64, 6)}
 	c.by.Store(by)
-	t.Cleanup(c.end)
 	ways := s.ways()
 	for n := range c.turns {
 		client := s.client(t, ways[n%len(ways)])
@@ -44,6 +43,7 @@ func (s *signedIn) sendCaravan(t *testing.T, by string) *caravan {
 			}
 		})
 	}
+	t.Cleanup(c.end) // before the clients' connections are closed
 	return c
 }
 
