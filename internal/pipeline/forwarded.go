@@ -10,10 +10,10 @@ import (
 	"sluice/internal/model"
 )
 
-// gatewaySets are the fields that the gateway sets on requests: a name that
-// differs from one of them only by underscores would be read as it by CGI-like
-// endpoints.
-func gatewaySets(name string) bool {
+// GatewaySets tells whether a name is that of a field which the gateway sets on
+// requests. One that differs from it only by underscores would be read as it by
+// CGI-like endpoints.
+func GatewaySets(name string) bool {
 	switch message.Lookup(name) {
 	case message.Forwarded, message.XRealIP, message.XRequestID, message.Via:
 		return true
@@ -32,7 +32,7 @@ func lookAlike(field message.Field) bool {
 	case message.ContentLength, message.TransferEncoding:
 		return true
 	}
-	return gatewaySets(name)
+	return GatewaySets(name)
 }
 
 // forwardedByOthers tells what an untrusted peer may not say: anything about
@@ -41,7 +41,7 @@ func forwardedByOthers(field message.Field) bool {
 	if field.ID == message.XRequestID || field.ID == message.Via {
 		return false // made anew, and a list that proxies append to
 	}
-	return gatewaySets(field.Name) || lookAlike(field)
+	return GatewaySets(field.Name) || lookAlike(field)
 }
 
 // tidyForwarded leaves one scheme and one host of those that a trusted proxy

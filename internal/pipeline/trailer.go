@@ -14,7 +14,7 @@ import (
 // (RFC 9110 6.5.1). What some endpoints would read as such a name counts as it.
 func mayTrail(name string) bool {
 	name = strings.ReplaceAll(name, "_", "-")
-	if gatewaySets(name) {
+	if GatewaySets(name) {
 		return false
 	}
 	switch message.Lookup(name) {

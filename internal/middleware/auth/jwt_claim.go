@@ -124,13 +124,14 @@ func (i *Identity) Pass(x *pipeline.Exchange, user *ClaimedUser) {
 // checkClaimHeader reports a field that may not tell a claim: the gateway sets it itself,
 // or it belongs to the connection.
 func checkClaimHeader(name, path string, report model.Report) {
-	id := message.Lookup(name)
+	alike := strings.ReplaceAll(name, "_", "-") // to some endpoints
+	id := message.Lookup(alike)
 	switch {
 	case !httpguts.ValidHeaderFieldName(name):
 		report(path, "the field name "+quoted(name)+" is not valid", "field names are letters, digits and -")
 	case id.OfEngine(), id == message.Host, id == message.ProxyAuthenticate, id == message.ProxyAuthorization:
 		report(path, "the field "+name+" belongs to the connection and cannot tell a claim", "use another name")
-	case id == message.Forwarded, id == message.Via, id == message.XRealIP, id == message.XRequestID, strings.HasPrefix(strings.ToLower(name), "x-forwarded-"):
+	case pipeline.GatewaySets(alike):
 		report(path, "the field "+name+" is set by the gateway and cannot tell a claim", "use another name")
 	}
 }

@@ -70,6 +70,8 @@ func TestProblemsOfJWT(t *testing.T) {
 		more("claims_to_headers: {Host: sub}"):             "the field Host belongs to the connection",
 		more("claims_to_headers: {X-Forwarded-For: sub}"):  "the field X-Forwarded-For is set by the gateway",
 		more("claims_to_headers: {X-Request-ID: sub}"):     "the field X-Request-ID is set by the gateway",
+		more("claims_to_headers: {x_forwarded_for: sub}"):  "the field x_forwarded_for is set by the gateway",
+		more("claims_to_headers: {Content_Length: sub}"):   "the field Content_Length belongs to the connection",
 		more("claims_to_headers: {X-A: ''}"):               "the field X-A tells no claim",
 		more("claims_to_headers: {X-A: sub, x_a: sub}"):    "the field x_a is here twice",
 		more("required_claims: [a, a]"):                    "the claim a is here twice",
