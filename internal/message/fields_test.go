@@ -53,6 +53,9 @@ func TestFieldsLookUps(t *testing.T) {
 			t.Errorf("Find %s: %q", name, got)
 		}
 	}
+	if _, ok := fields("X-\u212aey: 1").Find("X-Key"); ok { // it folds to K, but case is that of ASCII (RFC 9110 5.1)
+		t.Error("Find takes a sign for a letter")
+	}
 	if got := slices.Collect(f.Values("x-oNe")); !slices.Equal(got, []string{"1", "2"}) {
 		t.Errorf("Values: %q", got)
 	}
