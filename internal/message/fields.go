@@ -22,9 +22,9 @@ type Field struct {
 // concurrent use.
 type Fields []Field
 
-// sameName tells whether two names are one. Most are not even as long as each other, which
-// is told without a call.
-func sameName(a, b string) bool { return len(a) == len(b) && strings.EqualFold(a, b) }
+// SameName tells whether two names of fields are one. Most are not even as long as each
+// other, which is told without a call.
+func SameName(a, b string) bool { return len(a) == len(b) && strings.EqualFold(a, b) }
 
 // Get returns the value of the first line with a well-known name, or "".
 func (f Fields) Get(id Name) string {
@@ -50,7 +50,7 @@ func (f Fields) Has(id Name) bool {
 // whether there is one.
 func (f Fields) Find(name string) (string, bool) {
 	for i := range f {
-		if sameName(f[i].Name, name) {
+		if SameName(f[i].Name, name) {
 			return f[i].Value, true
 		}
 	}
@@ -61,7 +61,7 @@ func (f Fields) Find(name string) (string, bool) {
 func (f Fields) Values(name string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for i := range f {
-			if sameName(f[i].Name, name) && !yield(f[i].Value) {
+			if SameName(f[i].Name, name) && !yield(f[i].Value) {
 				return
 			}
 		}
@@ -106,9 +106,9 @@ func (f *Fields) Add(name, value string) {
 // further ones are removed; without one a line is appended.
 func (f *Fields) Set(name, value string) {
 	for i := range *f {
-		if sameName((*f)[i].Name, name) {
+		if SameName((*f)[i].Name, name) {
 			(*f)[i].Value = value
-			rest := slices.DeleteFunc((*f)[i+1:], func(l Field) bool { return sameName(l.Name, name) })
+			rest := slices.DeleteFunc((*f)[i+1:], func(l Field) bool { return SameName(l.Name, name) })
 			*f = (*f)[:i+1+len(rest)]
 			return
 		}
@@ -121,7 +121,7 @@ func (f *Fields) Put(id Name, value string) { f.Set(id.String(), value) }
 
 // Delete removes every line with a name, ignoring case.
 func (f *Fields) Delete(name string) {
-	*f = slices.DeleteFunc(*f, func(l Field) bool { return sameName(l.Name, name) })
+	*f = slices.DeleteFunc(*f, func(l Field) bool { return SameName(l.Name, name) })
 }
 
 // DeleteFunc removes every line for which drop is true.

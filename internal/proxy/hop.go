@@ -34,14 +34,14 @@ func isHop(field *message.Field) bool {
 		message.ProxyAuthenticate, message.ProxyAuthorization:
 		return true
 	case message.Other:
-		return strings.EqualFold(field.Name, "HTTP2-Settings") || strings.EqualFold(field.Name, "Proxy-Authentication-Info")
+		return message.SameName(field.Name, "HTTP2-Settings") || message.SameName(field.Name, "Proxy-Authentication-Info")
 	}
 	return false
 }
 
 func isNamed(field *message.Field, names []string) bool {
 	for _, name := range names {
-		if strings.EqualFold(field.Name, name) {
+		if message.SameName(field.Name, name) {
 			return true
 		}
 	}
