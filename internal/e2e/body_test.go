@@ -71,6 +71,31 @@ func TestRequestTrailers(t *testing.T) {
 	}
 }
 
+// TestRequestTrailersOfDroppedFields: what the gateway drops from a head or sets there, no
+// client can say behind the body.
+func TestRequestTrailersOfDroppedFields(t *testing.T) {
+	seen := make(chan http.Header, 1)
+	url := gatewaytest.NewHTTP(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		seen <- r.Trailer
+	}))
+	gw := gatewaytest.Start(t, fmt.Sprintf(`
+listeners: {web: {address: "127.0.0.1:0"}}
+admin: {address: "127.0.0.1:0"}
+routes:
+  - match: {path_prefix: /}
+    upstream: %q
+    middleware: [{headers: {request: {remove: [X-Role], set: {X-User: ann}}}}, {jwt: {issuers: [{issuer: a, secret: a-secret-of-at-least-32-bytes-0123}], optional: true, claims_to_headers: {X-Sub: sub}}}]
+`, url))
+	r := exchange(t, gw.Dial("web"), "POST", "POST / HTTP/1.1\r\nHost: x.test\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\nX-Sum: 1\r\nX-Role: root\r\nX_Role: root\r\nx_user: root\r\nX-Sub: root\r\n\r\n")
+	if r.StatusCode != 200 {
+		t.Fatalf("status %d: %s", r.StatusCode, r.body)
+	}
+	if diff := cmp.Diff(http.Header{"X-Sum": {"1"}}, await(t, "the trailers", seen)); diff != "" {
+		t.Errorf("trailers (-want +got):\n%s", diff)
+	}
+}
+
 // TestExpectContinue lets the endpoint decide whether it wants the body.
 func TestExpectContinue(t *testing.T) {
 	gw := to(t, gatewaytest.NewHTTP(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

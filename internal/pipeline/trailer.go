@@ -34,20 +34,76 @@ func mayTrail(name string) bool {
 }
 
 // Trailers returns what of a message's trailer fields may go on. What the head
-// bears may not: there it may be middleware's, and is the last word. trailer may
-// be nil.
+// bears may not, nor what is alike: there it may be middleware's, and is the last
+// word. trailer may be nil.
 func Trailers(trailer func() message.Fields, head message.Fields) func() message.Fields {
+	return trailersBut(trailer, func(name string) bool {
+		return !mayTrail(name) || slices.ContainsFunc(head, func(field message.Field) bool { return message.Alike(field.Name, name) })
+	})
+}
+
+// trailersBut returns trailer fields without those whose names are to be dropped.
+// trailer may be nil.
+func trailersBut(trailer func() message.Fields, drop func(name string) bool) func() message.Fields {
 	if trailer == nil {
 		return nil
 	}
 	return func() message.Fields {
 		var fields message.Fields
 		for _, field := range trailer() {
-			if _, borne := head.Find(field.Name); !borne && mayTrail(field.Name) {
+			if !drop(field.Name) {
 				fields = append(fields, field)
 			}
 		}
 		return fields
+	}
+}
+
+// DropRequestField drops what the client says under a name, or under one that is
+// alike (see message.Alike), from the request's head and from its trailers, which come
+// later. Who keeps a field from going on calls it, and who sets one that must be the
+// gateway's word.
+func (x *Exchange) DropRequestField(name string) {
+	r := x.Request
+	r.Fields.DeleteFunc(func(field message.Field) bool { return message.Alike(field.Name, name) })
+	x.dropRequestTrailer(name)
+}
+
+// SetRequestField gives a field of the request one value, as Fields.Set does, and drops
+// what is alike, as DropRequestField does.
+func (x *Exchange) SetRequestField(name, value string) {
+	r := x.Request
+	r.Fields.DeleteFunc(func(field message.Field) bool {
+		return message.Alike(field.Name, name) && !strings.EqualFold(field.Name, name)
+	})
+	r.Fields.Set(name, value)
+	x.dropRequestTrailer(name)
+}
+
+func (x *Exchange) dropRequestTrailer(name string) {
+	if x.Request.Trailer != nil { // most have none, and nothing is allocated for them
+		x.Request.Trailer = trailersBut(x.Request.Trailer, func(came string) bool { return message.Alike(came, name) })
+	}
+}
+
+// DropResponseField drops a field of the response, from its head and its trailers.
+// There is one.
+func (x *Exchange) DropResponseField(name string) {
+	r := x.Response
+	r.Fields.Delete(name)
+	x.dropResponseTrailer(name)
+}
+
+// SetResponseField gives a field of the response one value, as Fields.Set does, and
+// drops it from the trailers. There is a response.
+func (x *Exchange) SetResponseField(name, value string) {
+	x.Response.Fields.Set(name, value)
+	x.dropResponseTrailer(name)
+}
+
+func (x *Exchange) dropResponseTrailer(name string) {
+	if x.Response.Trailer != nil {
+		x.Response.Trailer = trailersBut(x.Response.Trailer, func(came string) bool { return strings.EqualFold(came, name) })
 	}
 }
 

@@ -91,7 +91,7 @@ func (k *apiKey) middleware(next pipeline.Handler) pipeline.Handler {
 		}
 		x.Authenticate(principal)
 		if !k.Forward {
-			k.From.drop(x.Request)
+			k.From.drop(x)
 		}
 		return next.Serve(x)
 	})

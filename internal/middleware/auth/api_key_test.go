@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"sluice/internal/message"
 	"sluice/internal/model"
 	"sluice/internal/pipeline"
 )
@@ -74,7 +75,9 @@ func TestAPIKeyPlaces(t *testing.T) {
 		{"{header: Authorization, scheme: ApiKey}", "/", "Authorization: Bearer key-one", "401"},
 		{"{header: Authorization, scheme: ApiKey}", "/", "Authorization: key-one", "401"},
 		{"{header: Authorization, scheme: ApiKey}", "/", "Authorization: ApiKey", "401"},
+		{"{header: X-Key}", "/", "X_Key: key-one", "401"},
 		{"{query: key}", "/?key=key-one", "X: y", "/ X: y"},
+		{"{query: key}", "/?key=key-one&", "X: y", "/ X: y"},
 		{"{query: key}", "/?a=%zz&k%65y=key%2Done&&b", "X: y", "/?a=%zz&&b X: y"},
 		{"{query: key}", "/?key=key-one&key=key-one", "X: y", "401"},
 		{"{query: key}", "/?key=key-one&k%65y=", "X: y", "401"},
@@ -103,6 +106,21 @@ func TestAPIKeyPlaces(t *testing.T) {
 		if left != c.want {
 			t.Errorf("%s %s %s: %q is left", c.from, c.target, c.field, left)
 		}
+	}
+}
+
+// TestDropOfTrailers: a key does not go on behind the body either.
+func TestDropOfTrailers(t *testing.T) {
+	b := newBed(t, APIKeys(), keysOf(", forward: false"))
+	r := request("/", "X-API-Key: key-one")
+	r.Trailer = func() message.Fields {
+		return message.Fields{{Name: "x_api-key", Value: "key-one"}, {Name: "X-Sum", Value: "1"}}
+	}
+	if _, err := b.serve(r); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.came.Request.Trailer(); len(got) != 1 || got[0].Name != "X-Sum" {
+		t.Errorf("the trailer has %v", got)
 	}
 }
 

@@ -168,7 +168,7 @@ func (g *basicGate) middleware(next pipeline.Handler) pipeline.Handler {
 		}
 		x.Authenticate(principal)
 		if !g.Forward {
-			authorization.drop(x.Request)
+			authorization.drop(x)
 		}
 		return next.Serve(x)
 	})

@@ -9,6 +9,7 @@ import (
 
 	"sluice/internal/message"
 	"sluice/internal/model"
+	"sluice/internal/pipeline"
 )
 
 // FromOptions are where a request has a credential.
@@ -98,23 +99,23 @@ func schemed(value, scheme string) (credential string, there bool, err error) {
 }
 
 // drop takes the credential out of a request, so that it goes no further.
-func (p *place) drop(r *message.Request) {
+func (p *place) drop(x *pipeline.Exchange) {
+	r := x.Request
 	switch {
 	case p.Header != "":
-		r.Fields.Delete(p.Header)
+		x.DropRequestField(p.Header)
 	case p.Cookie != "":
 		p.dropCookie(r)
 	default:
-		mark, kept := "?", make([]string, 0, strings.Count(r.Query, "&"))
+		kept := make([]string, 0, strings.Count(r.Query, "&"))
 		for pair := range parameters(r.Query) {
 			if key, _, _ := strings.Cut(pair, "="); !message.ParameterIs(key, p.Query) {
 				kept = append(kept, pair)
 			}
 		}
-		if len(kept) == 0 {
-			mark = ""
+		if r.Query = strings.Join(kept, "&"); r.Query != "" {
+			r.Query = "?" + r.Query
 		}
-		r.Query = mark + strings.Join(kept, "&")
 	}
 }
 

@@ -30,6 +30,10 @@ func (g *hmacGate) verifyBody(r *message.Request, sig *signature) error {
 	case covered && !digested(r.Fields, body):
 		return g.refuse(errDigest)
 	}
+	if r.Trailer != nil {
+		r.Trailer = nil
+		r.Fields.Delete(message.Trailer.String())
+	}
 	return nil
 }
 
@@ -51,10 +55,7 @@ func readBody(r *message.Request, most int64, wanted bool) ([]byte, error) {
 	case int64(len(body)) > most:
 		return nil, tooLarge()
 	}
-	r.Body = &readAlready{message.Text(string(body)), r.Body}
-	if r.Trailer == nil || len(r.Trailer()) == 0 {
-		r.Length = int64(len(body))
-	}
+	r.Body, r.Length = &readAlready{message.Text(string(body)), r.Body}, int64(len(body))
 	return body, nil
 }
 

@@ -455,8 +455,8 @@ type failing struct{}
 
 func (failing) Read([]byte) (int, error) { return 0, errCut }
 
-// TestHMACTrailers: a body with trailers keeps its form, and closing what is passed on
-// closes what it was read from.
+// TestHMACTrailers: trailers, which nothing signs, go no further, and closing what is
+// passed on closes what it was read from.
 func TestHMACTrailers(t *testing.T) {
 	b := newBed(t, HMAC(), fmt.Sprintf(hmacOptions, ""))
 	r := signing{components: []string{"@method", "@path", "content-digest"}}.sign(body(request("/"), "hello", false))
@@ -466,11 +466,25 @@ func TestHMACTrailers(t *testing.T) {
 	if _, err := b.at(r, signedAt); err != nil {
 		t.Fatal(err)
 	}
-	if r.Length != message.Unknown {
-		t.Errorf("the length is %d, so that trailers are lost", r.Length)
+	if r.Length != 5 || r.Trailer != nil {
+		t.Errorf("the length is %d, trailers: %v", r.Length, r.Trailer != nil)
 	}
 	if err := r.Body.Close(); err != nil || !from.closed {
 		t.Errorf("closed: %v, %v", from.closed, err)
+	}
+}
+
+// TestHMACTrailersOfNothing: a body that is empty needs no digest, and may have trailers.
+func TestHMACTrailersOfNothing(t *testing.T) {
+	b := newBed(t, HMAC(), fmt.Sprintf(hmacOptions, ""))
+	r := signing{}.sign(request("/", "Trailer: X-User"))
+	r.Body, r.Length = &cut{Reader: strings.NewReader("")}, message.Unknown
+	r.Trailer = func() message.Fields { return message.Fields{{Name: "X-User", Value: "admin"}} }
+	if _, err := b.at(r, signedAt); err != nil {
+		t.Fatal(err)
+	}
+	if r.Trailer != nil || r.Fields.Has(message.Trailer) {
+		t.Errorf("trailers: %v, fields: %v", r.Trailer != nil, r.Fields)
 	}
 }
 

@@ -110,10 +110,8 @@ func textsOf(value any) []string {
 // Pass says in a request who the client is; nil: nobody. What clients say in the place
 // of claims is dropped, also under names that some endpoints take for the same.
 func (i *Identity) Pass(x *pipeline.Exchange, user *ClaimedUser) {
-	if len(i.Headers) > 0 {
-		x.Request.Fields.DeleteFunc(func(f message.Field) bool {
-			return slices.ContainsFunc(i.Headers, func(h ClaimHeader) bool { return message.Alike(f.Name, h.Name) })
-		})
+	for _, h := range i.Headers {
+		x.DropRequestField(h.Name)
 	}
 	if user != nil {
 		x.Authenticate(user.principal)

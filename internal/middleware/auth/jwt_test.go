@@ -139,11 +139,13 @@ func TestClaimsToHeaders(t *testing.T) {
 		{nil, map[string]string{}},
 	} {
 		r := request("/", append(slices.Clone(forged), test.more...)...)
+		behind := request("/", forged...).Fields
+		r.Trailer = func() message.Fields { return behind }
 		if _, err := b.serve(r); err != nil {
 			t.Fatal(err)
 		}
 		got := map[string]string{}
-		for _, f := range r.Fields {
+		for _, f := range append(r.Trailer(), r.Fields...) {
 			switch {
 			case f.Value == "forged":
 				t.Errorf("%s goes on as the client sent it", f.Name)

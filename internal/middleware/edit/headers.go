@@ -24,9 +24,9 @@ type HeadersOptions struct {
 
 // Edits are what is done to a field list, in this order: remove, set, add.
 type Edits struct {
-	Set    config.Map[config.Template] `config:"set" doc:"gives fields one value each, whatever they had; placeholders work"`
+	Set    config.Map[config.Template] `config:"set" doc:"gives fields one value each, whatever they had, in trailers too; placeholders work"`
 	Add    config.Map[config.Template] `config:"add" doc:"appends field lines; placeholders work"`
-	Remove []string                    `config:"remove" doc:"drops fields"`
+	Remove []string                    `config:"remove" doc:"drops fields, from trailers too"`
 }
 
 // headers are the settings of headers.
@@ -125,29 +125,30 @@ func (e *edits) empty() bool { return len(e.Remove)+len(e.Set)+len(e.Add) == 0 }
 
 func (h headers) middleware(next pipeline.Handler) pipeline.Handler {
 	return pipeline.HandlerFunc(func(x *pipeline.Exchange) error {
-		if err := h.Request.apply(x, &x.Request.Fields); err != nil {
+		if err := h.Request.apply(x, x.DropRequestField, x.SetRequestField, &x.Request.Fields); err != nil {
 			return err
 		}
 		err := next.Serve(x)
 		if err == nil {
-			return h.Response.apply(x, &x.Response.Fields)
+			return h.Response.apply(x, x.DropResponseField, x.SetResponseField, &x.Response.Fields)
 		}
 		e := pipeline.AsError(err)
-		return cmp.Or(h.Response.apply(x, &e.Fields), error(e))
+		return cmp.Or(h.Response.apply(x, e.Fields.Delete, e.Fields.Set, &e.Fields), error(e))
 	})
 }
 
-// apply edits a field list; values come from the exchange as it is now.
-func (e *edits) apply(x *pipeline.Exchange, fields *message.Fields) error {
+// apply edits the fields of a message, by what drops and sets one there; values come
+// from the exchange as it is now.
+func (e *edits) apply(x *pipeline.Exchange, drop func(name string), set func(name, value string), fields *message.Fields) error {
 	for _, name := range e.Remove {
-		fields.Delete(name)
+		drop(name)
 	}
 	for i := range e.Set {
 		value, err := x.ExpandField(&e.Set[i].Value)
 		if err != nil {
 			return err
 		}
-		fields.Set(e.Set[i].Name, value)
+		set(e.Set[i].Name, value)
 	}
 	for i := range e.Add {
 		value, err := x.ExpandField(&e.Add[i].Value)

@@ -76,6 +76,7 @@ func TestEdits(t *testing.T) {
 		{"set one that is there, twice", "{set: {x-a: one}}", "X-A: 1|X-B: 2|X-a: 3", "X-A: one|X-B: 2"},
 		{"add", "{add: {X-A: one}}", "X-A: 1|X-B: 2", "X-A: 1|X-B: 2|X-A: one"},
 		{"remove", "{remove: [x-a]}", "X-A: 1|X-B: 2|X-A: 3", "X-B: 2"},
+		{"what is alike goes", "{set: {X-A: one}, remove: [X-B]}", "X_A: 1|x-a: 1|x_b: 1", "x-a: one"},
 		{"remove what is not there", "{remove: [X-C]}", "X-B: 2", "X-B: 2"},
 		{"first remove, then set, then add", "{add: {X-A: three}, set: {X-A: two, X-B: two}, remove: [X-A]}", "X-A: 1|X-B: 1|X-C: 1", "X-B: two|X-C: 1|X-A: two|X-A: three"},
 		{"in the order in which they are written", "{set: {X-Z: 'z', X-A: 'a'}, add: {X-Y: 'y', X-B: 'b'}}", "", "X-Z: z|X-A: a|X-Y: y|X-B: b"},
@@ -103,6 +104,28 @@ func TestEdits(t *testing.T) {
 				t.Errorf("the response has %s, the request\n%s", text(x.Response.Fields), diff)
 			}
 		})
+	}
+}
+
+// TestEditsOfTrailers: what is removed or set does not come behind the body.
+func TestEditsOfTrailers(t *testing.T) {
+	route, problems := resolve("{request: {set: {X-A: one}, remove: [X-B]}, response: {set: {X-C: one}, remove: [X-D]}}")
+	if problems != nil {
+		t.Fatal(problems)
+	}
+	x := exchange(t, route, "")
+	x.Request.Trailer = func() message.Fields { return lines("x-a: 2|X_B: 2|X-C: 2") }
+	if err := serve(x, func(x *pipeline.Exchange) error {
+		if got := text(x.Request.Trailer()); got != "X-C: 2" {
+			t.Errorf("the trailer of the request has %s", got)
+		}
+		x.Response = &message.Response{Status: 200, Trailer: func() message.Fields { return lines("x-c: 2|X-D: 2|X-A: 2") }}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if got := text(x.Response.Trailer()); got != "X-A: 2" {
+		t.Errorf("the trailer of the response has %s", got)
 	}
 }
 

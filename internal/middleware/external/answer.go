@@ -131,7 +131,7 @@ func denied(said *authv3.DeniedHttpResponse) *decision {
 		if err != nil || !passes(e.name, nil) {
 			continue
 		}
-		apply([]edit{e}, &made.fields)
+		apply([]edit{e}, made.fields.Delete, &made.fields)
 		made.fleeting = made.fleeting || message.Lookup(e.name) == message.SetCookie
 	}
 	if len(made.body) > largestBody || bodiless(made.status) {

@@ -50,27 +50,21 @@ type parameter struct {
 	remove      bool
 }
 
-// apply edits fields.
-func apply(edits []edit, fields *message.Fields) {
+// apply edits the fields of a message, by what drops one there.
+func apply(edits []edit, drop func(name string), fields *message.Fields) {
 	for i := range edits {
 		e := &edits[i]
 		_, there := fields.Find(e.name)
 		switch {
 		case e.how == remove:
-			dropAlike(fields, e.name)
+			drop(e.name)
 		case e.how == replace, e.how == replaced && there:
-			dropAlike(fields, e.name)
+			drop(e.name)
 			fields.Add(e.name, e.value)
 		case e.how == add, e.how == addNew && !there:
 			fields.Add(e.name, e.value)
 		}
 	}
-}
-
-// dropAlike drops the fields of a name, and those that differ from it only by _ for -,
-// which many servers take for it.
-func dropAlike(fields *message.Fields, name string) {
-	fields.DeleteFunc(func(f message.Field) bool { return message.Alike(f.Name, name) })
 }
 
 // editable tells whether a service may change a field: what it may not belongs to the

@@ -107,6 +107,7 @@ func TestAllowedByHTTP(t *testing.T) {
 			})
 			m, _ := newBed(t).build(`{http: {url: "` + url + `", response_headers: [X-User, X-Role], client_headers: [Set-Cookie]}, consumer_header: X-User, groups_header: X-Groups}`)
 			x := asked(t.Context(), "GET /", append(test.client, "X-Kept: yes")...)
+			x.Request.Trailer = func() message.Fields { return message.Fields{{Name: "X_User", Value: "root"}, {Name: "X-Sum", Value: "1"}} }
 			reached, err := serve(m, x, "X-Answer: 1")
 			if err != nil || reached == nil {
 				t.Fatal(err)
@@ -118,6 +119,9 @@ func TestAllowedByHTTP(t *testing.T) {
 			}
 			if all(reached.fields, "X-Kept") != "yes" || all(x.Response.Fields, "X-Answer") != "1" || all(x.Response.Fields, "Set-Cookie") != test.session {
 				t.Errorf("%v, %v", reached.fields, x.Response.Fields)
+			}
+			if behind := x.Request.Trailer(); len(behind) != 1 || behind[0].Name != "X-Sum" {
+				t.Errorf("the trailer has %v", behind)
 			}
 			who := ""
 			if x.Principal != nil {

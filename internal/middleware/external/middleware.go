@@ -34,7 +34,7 @@ func build(site *pipeline.Site, s *settings) pipeline.Middleware {
 
 func (g *gate) serve(x *pipeline.Exchange, next pipeline.Handler) error {
 	for _, name := range g.Drop {
-		dropAlike(&x.Request.Fields, name)
+		x.DropRequestField(name)
 	}
 	d, err := g.decide(x)
 	switch {
@@ -47,17 +47,17 @@ func (g *gate) serve(x *pipeline.Exchange, next pipeline.Handler) error {
 	case !d.allowed:
 		return d.refuse(x)
 	}
-	apply(d.request, &x.Request.Fields)
+	apply(d.request, x.DropRequestField, &x.Request.Fields)
 	x.Request.Query = rewriteQuery(x.Request.Query, d.query)
 	if d.who != nil {
 		x.Authenticate(d.who)
 	}
 	if err := next.Serve(x); err != nil {
 		e := pipeline.AsError(err)
-		apply(d.response, &e.Fields)
+		apply(d.response, e.Fields.Delete, &e.Fields)
 		return e
 	}
-	apply(d.response, &x.Response.Fields)
+	apply(d.response, x.DropResponseField, &x.Response.Fields)
 	return nil
 }
 
