@@ -22,6 +22,7 @@ import (
 type bed struct {
 	t        *testing.T
 	registry lease.Registry
+	serving  *lease.Set // of the last reload
 
 	mu     sync.Mutex
 	counts map[string]int
@@ -83,15 +84,36 @@ func wantProblem(t *testing.T, chain, want string) {
 	}
 }
 
+// reload has a chain in front of next serve instead of the one that did.
+func (b *bed) reload(chain string, next pipeline.Handler) pipeline.Handler {
+	b.t.Helper()
+	set := b.registry.NewSet()
+	b.t.Cleanup(set.Release)
+	h := b.build(set, chain, next)
+	if err := set.Commit(); err != nil {
+		b.t.Fatal(err)
+	}
+	if b.serving != nil {
+		b.serving.Release()
+	}
+	b.serving = set
+	return h
+}
+
 // chain builds a chain in front of next. It ends with the test.
 func (b *bed) chain(chain string, next pipeline.Handler) pipeline.Handler {
+	b.t.Helper()
+	set := b.registry.NewSet()
+	b.t.Cleanup(set.Release)
+	return b.build(set, chain, next)
+}
+
+func (b *bed) build(set *lease.Set, chain string, next pipeline.Handler) pipeline.Handler {
 	b.t.Helper()
 	gateway, problems := problemsOf(chain)
 	if problems != nil {
 		b.t.Fatal(problems)
 	}
-	set := b.registry.NewSet()
-	b.t.Cleanup(set.Release)
 	var steps []pipeline.Middleware
 	route := gateway.Routes[0]
 	for i := range route.Chain {

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"sluice/internal/config"
@@ -125,9 +127,41 @@ func (o *GradientOptions) settings(limit int, report model.Report) *resilience.G
 type gates struct {
 	began time.Time
 	table *keyed.Table[gate]
+
+	mu      sync.Mutex
+	begun   int      // rules that have begun to serve
+	serving []*rules // in the order in which they began; more than one within a reload
 }
 
 func (g *gates) now() time.Duration { return time.Since(g.began) }
+
+// Start has the rules serve, which only exchanges notice.
+func (r *rules) Start() error {
+	g := r.gates
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.begun++
+	r.since = g.begun
+	g.serving = append(g.serving, r)
+	return nil
+}
+
+// Release leaves the gates to the rules that serve still: who waits there need not wait for
+// another exchange to bring them.
+func (r *rules) Release() {
+	g := r.gates
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.serving = slices.DeleteFunc(g.serving, func(s *rules) bool { return s == r })
+	if len(g.serving) == 0 {
+		return
+	}
+	last := g.serving[len(g.serving)-1]
+	g.table.Range(func(_ uint64, gate *gate) bool {
+		gate.follow(last)
+		return true
+	})
+}
 
 // concurrency is a concurrency limit in its place in a chain.
 type concurrency struct {
@@ -139,13 +173,17 @@ type concurrency struct {
 
 func buildConcurrency(site *pipeline.Site, l concurrencyLimit) pipeline.Middleware {
 	identity := "concurrency limit\n" + site.Identity() + "\n" + model.Text(l.Keys) + "\n" + strconv.Itoa(l.MaxKeys)
-	c := &concurrency{concurrencyLimit: &l, rules: &rules{most: l.Max, queue: l.Queue, adaptive: l.Adaptive}, named: own(l.Keys)}
-	if l.Max == 0 {
-		c.rules.most = math.MaxInt
-	}
+	c := &concurrency{concurrencyLimit: &l, named: own(l.Keys)}
 	c.gates = lease.Acquire(site.Leases, identity, func() *gates {
 		idle := func(g *gate, _ time.Duration) bool { return g.idle() }
-		return &gates{time.Now(), keyed.NewTable(l.MaxKeys, nil, idle)}
+		return &gates{began: time.Now(), table: keyed.NewTable(l.MaxKeys, nil, idle)}
+	})
+	c.rules = lease.Acquire(site.Leases, "rules of a "+identity+"\n"+model.Text([]any{l.Max, l.Queue, l.Adaptive}), func() *rules {
+		most := l.Max
+		if most == 0 {
+			most = math.MaxInt
+		}
+		return &rules{gates: c.gates, most: most, queue: l.Queue, adaptive: l.Adaptive}
 	})
 	name := site.Identity()
 	site.Show(identity, func() pipeline.LimitStatus { return c.status(name) })

@@ -155,6 +155,52 @@ func TestConcurrencyReload(t *testing.T) {
 	})
 }
 
+// TestConcurrencyReloadAlone lets those go on who wait as a reload makes places, though
+// nobody comes any more; one that fails makes none.
+func TestConcurrencyReloadAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBed(t)
+		destination := held{make(chan struct{})}
+		const settings = "queue: 5, queue_timeout: 1h, key: client_ip}}"
+		narrow := b.reload("{concurrency_limit: {max: 1, "+settings, destination)
+		var all []chan error
+		for range 4 {
+			all = append(all, serve(narrow, request(t.Context(), "192.0.2.1")))
+		}
+		running := func(want int) {
+			t.Helper()
+			synctest.Wait()
+			if s := b.shown[0](); s.Running != want || s.Running+s.Waiting != len(all) {
+				t.Errorf("%d run and %d wait, want %d of %d to run", s.Running, s.Waiting, want, len(all))
+			}
+		}
+		failing := b.registry.NewSet()
+		b.build(failing, "{concurrency_limit: {max: 9, "+settings, destination)
+		if err := failing.Commit(); err != nil {
+			t.Error(err)
+		}
+		failing.Release()
+		running(1)
+		b.reload("{concurrency_limit: {max: 3, "+settings, destination)
+		running(3)
+		all = append(all, serve(narrow, request(t.Context(), "192.0.2.1"))) // it was on its way
+		destination.answer <- struct{}{}
+		all = all[1:]
+		running(3)
+		b.reload("{concurrency_limit: {max: 1, "+settings, destination)
+		running(3)
+		destination.answer <- struct{}{}
+		all = all[1:]
+		running(2)
+		b.reload("{concurrency_limit: {max: 3, "+settings, destination)
+		running(3)
+		for range all {
+			destination.answer <- struct{}{}
+		}
+		synctest.Wait()
+	})
+}
+
 // TestConcurrencyError gives the place back whatever becomes of the exchange.
 func TestConcurrencyError(t *testing.T) {
 	b := newBed(t)

@@ -8,8 +8,12 @@ import (
 	"sluice/internal/resilience"
 )
 
-// rules say how many exchanges a gate lets through. They are never changed.
+// rules say how many exchanges gates let through. They are on lease from when they begin to
+// serve, and do not change after that.
 type rules struct {
+	gates *gates
+	since int // how many of the gates' had begun before them and with them; 0: they have not
+
 	most  int // at once, to the last bytes of their responses
 	queue int // who may wait besides
 	// adaptive bounds how many there may be whose responses have not begun; nil: any
@@ -18,8 +22,8 @@ type rules struct {
 }
 
 // gate lets a number of exchanges through at once. Others wait in a queue, first come
-// first served. The rules are those of whoever came last, so that a reload can change
-// them. The zero value is free.
+// first served. The rules are those that began last of all who came, so that a reload can
+// change them. The zero value is free.
 type gate struct {
 	mu       sync.Mutex
 	rules    *rules
@@ -47,7 +51,7 @@ func (g *gate) enter(r *rules, name string) (w *waiter, ok bool) {
 	case g.room():
 		g.take()
 		return nil, true
-	case g.queue.Len() < r.queue:
+	case g.queue.Len() < g.rules.queue:
 		w = &waiter{turn: make(chan struct{})}
 		w.queue = g.queue.PushBack(w)
 		return w, true
@@ -85,11 +89,21 @@ func (g *gate) abandon(w *waiter) {
 	g.release(false)
 }
 
+// follow takes up rules without an exchange.
+func (g *gate) follow(r *rules) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.rules != nil {
+		g.adopt(r, g.name)
+		g.serve()
+	}
+}
+
 // What follows is called with mu held.
 
-// adopt takes up rules.
+// adopt takes up rules, unless they are older.
 func (g *gate) adopt(r *rules, name string) {
-	if g.rules == r {
+	if g.rules == r || g.rules != nil && r.since < g.rules.since {
 		return
 	}
 	g.rules, g.name = r, name
