@@ -1,6 +1,7 @@
 package token
 
 import (
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
@@ -91,11 +92,21 @@ var (
 	errSecret  = errors.New("is a secret of fewer than 32 bytes, which is too short for HS256")
 )
 
+// ErrPEM is a secret that is PEM. A public key in the place of a secret is known to all,
+// so that anybody could sign with it.
+var ErrPEM = errors.New("is PEM, which is no secret: whoever has the public key could write tokens")
+
+// pemBegin is how PEM begins (RFC 7468 2).
+const pemBegin = "-----BEGIN "
+
 // familyOf returns what a key can be used for. Its errors say what a key "is".
 func familyOf(material any) (family, error) {
 	switch key := material.(type) {
 	case []byte:
-		if len(key) < algorithms[0].bytes {
+		switch {
+		case bytes.Contains(key, []byte(pemBegin)):
+			return 0, ErrPEM
+		case len(key) < algorithms[0].bytes:
 			return 0, errSecret
 		}
 		return familySecret, nil

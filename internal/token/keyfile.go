@@ -134,7 +134,7 @@ func (k *jwk) sm2() (any, error) {
 // PublicKeys reads PEM: public keys, also in certificates, of which nothing else is
 // looked at. Its errors are clauses about the text: "has …", "is …".
 func PublicKeys(text string) (*Set, error) {
-	if !strings.Contains(text, "-----BEGIN ") {
+	if !strings.Contains(text, pemBegin) {
 		return nil, errors.New(`is no PEM, which begins with "-----BEGIN PUBLIC KEY-----"`)
 	}
 	var keys []*Key
@@ -153,7 +153,7 @@ func PublicKeys(text string) (*Set, error) {
 		}
 		keys = append(keys, k)
 	}
-	if len(keys) == 0 || len(keys) < strings.Count(text, "-----BEGIN ") {
+	if len(keys) == 0 || len(keys) < strings.Count(text, pemBegin) {
 		return nil, errors.New("has a PEM block that is broken or has no end")
 	}
 	if len(keys) > mostKeys {

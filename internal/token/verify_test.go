@@ -316,3 +316,16 @@ func TestSecret(t *testing.T) {
 		}
 	}
 }
+
+// TestSecretThatIsPEM refuses what others may know, in whichever form it comes.
+func TestSecretThatIsPEM(t *testing.T) {
+	text := "# ours\r\n-----BEGIN PUBLIC KEY-----\nMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE\n-----END PUBLIC KEY-----\n"
+	if _, err := Secret(text); !errors.Is(err, ErrPEM) {
+		t.Errorf("a secret: %v", err)
+	}
+	set := `{"keys":[{"kty":"oct","k":"` + base64.RawURLEncoding.EncodeToString([]byte(text)) + `"}]}`
+	document, err := ReadDocument([]byte(set), true)
+	if err != nil || document.Set.Len() > 0 || len(document.Unused) != 1 || !strings.Contains(document.Unused[0], "is PEM") {
+		t.Errorf("a JWK: %+v, %v", document, err)
+	}
+}

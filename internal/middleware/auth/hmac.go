@@ -1,6 +1,7 @@
 package auth
 
 import (
+	"bytes"
 	"crypto/hmac"
 	"crypto/sha256"
 	"crypto/sha512"
@@ -161,6 +162,8 @@ func (h *hmacAuth) take(entry *HMACKey, report func(key, message, hint string)) 
 		name = entry.ID
 	}
 	switch {
+	case bytes.Contains(secret, []byte("-----BEGIN ")): // RFC 7468 2
+		report("secret", "secret is PEM, which is no secret: whoever has the public key could sign", "openssl rand -base64 32 prints a good one")
 	case len(secret) < leastSecret:
 		report("secret", fmt.Sprintf("secret must have at least %d bytes", leastSecret), "openssl rand -base64 32 prints a good one")
 	case h.table[entry.ID].principal != nil:

@@ -123,7 +123,7 @@ func issuerOf(o *JWTIssuer, path string, report model.Report) jwtIssuer {
 	}
 	set, err := fixedKeys(o)
 	if err != nil {
-		report(path, ways[0]+" "+err.Error(), hintOf(ways[0]))
+		report(path, ways[0]+" "+err.Error(), hintOf(ways[0], err))
 		return issuer
 	}
 	issuer.keys = set
@@ -142,11 +142,13 @@ func unfitHint(algorithm string) string {
 	return "the kind of the key decides: RS and PS for RSA, ES256 for P-256, EdDSA for Ed25519"
 }
 
-func hintOf(way string) string {
-	switch way {
-	case "public_key":
+func hintOf(way string, err error) string {
+	switch {
+	case errors.Is(err, token.ErrPEM):
+		return "write a public key as public_key"
+	case way == "public_key":
 		return "write '${file:PATH}' for what is in a file"
-	case "secret":
+	case way == "secret":
 		return "openssl rand -base64 48 prints one that is long enough for HS512"
 	}
 	return ""

@@ -29,6 +29,7 @@ func TestProblemsOfJWT(t *testing.T) {
 		"{issuers: [{issuer: a}]}":                                              "the issuer has no keys (write jwks_url, jwks_file, public_key or secret)",
 		one(byPEM + ", secret: x"):                                              "the issuer has both public_key and secret",
 		one("secret: short"):                                                    "secret is a secret of fewer than 32 bytes, which is too short for HS256",
+		one("secret: " + inYAML(publicPEM(&k.rsa.PublicKey))):                   "secret is PEM, which is no secret: whoever has the public key could write tokens (write a public key as public_key)",
 		one("algorithms: [HS512], secret: " + jwtSecret):                        "secret has no key that HS512 fits (it needs a secret that is as long as its hash",
 		one("algorithms: [RS256], secret: " + jwtSecret):                        "secret has no key that RS256 fits",
 		one("algorithms: [HS256], " + byPEM):                                    "public_key has no key that HS256 fits",
