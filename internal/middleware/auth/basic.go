@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"unicode"
 
@@ -38,8 +39,10 @@ type basicAuth struct {
 	Forward   bool
 
 	table map[string]user
-	// nobody has a password that nothing matches, and is as dear to check as anybody.
-	nobody user
+	// nobody has a password that nothing matches, and dearest is what it costs: as much as
+	// the hash of anybody, and as much as it costs to refuse anybody.
+	nobody  user
+	dearest int
 }
 
 type user struct {
@@ -83,21 +86,26 @@ func validateBasic(o *BasicOptions, report model.Report) *basicAuth {
 		b.table[entry.Name] = user{entry.Hash, consumerOf("name", entry.Name, entry.Tier, entry.Groups, report)}
 	})
 	b.Users = model.Digest(o.Users, all.filed)
-	b.nobody.hash = unmatched(most)
+	b.nobody.hash, b.dearest = unmatched(most), most
 	return b
 }
 
 // usersOf reads lines of name:hash.
 func usersOf(file *config.File, report model.Report) (users []UserOptions, where func(i int) string) {
 	var places []string
+	base, faults := filepath.Base(file.Path), 0
 	for number, line := range linesOf(file.Data) {
-		place := fmt.Sprintf("line %d", number)
+		place := fmt.Sprintf("%s:%d", base, number)
 		name, hash, ok := strings.Cut(line, ":")
 		if !ok {
 			report("users_file", place+": a line must be name:hash", "htpasswd -nB NAME prints one")
+			faults++
 			continue
 		}
 		users, places = append(users, UserOptions{Name: name, Hash: hash}), append(places, place)
+	}
+	if len(users)+faults == 0 { // as a file is while it is written anew
+		report("users_file", base+": the file has no users", "write one, or leave users_file out")
 	}
 	return users, func(i int) string { return places[i] }
 }
@@ -198,7 +206,7 @@ func (g *basicGate) identify(x *pipeline.Exchange) (*pipeline.Principal, error) 
 	if !ok { // who is not known must not show by the time that it takes
 		known = g.nobody
 	}
-	good, err := g.passwords.check(x, known.hash, password)
+	good, err := g.passwords.check(x, &attempt{name: name, password: password, hash: known.hash, cost: g.dearest})
 	switch {
 	case err != nil:
 		return nil, err

@@ -191,14 +191,16 @@ func TestBasicProblems(t *testing.T) {
 		"{users: [{name: a, hash: " + hash + "}, {name: a, hash: " + hash + "}]}": "the user a is here twice (remove one of them)",
 		"{realm: \"a\\nb\", users: [{name: a, hash: " + hash + "}]}":              "realm must be of visible ASCII characters and spaces",
 		"{users_file: none}":    "users_file cannot be read: the file does not exist",
-		"{users_file: garbage}": "line 2: a line must be name:hash (htpasswd -nB NAME prints one)",
-		"{users_file: plain}":   "line 1: " + wanted,
-		"{users: [{name: ann, hash: " + hash + "}], users_file: good}": "line 3: the user ann is here twice (remove one of them)",
+		"{users_file: garbage}": "garbage:2: a line must be name:hash (htpasswd -nB NAME prints one)",
+		"{users_file: plain}":   "plain:1: " + wanted,
+		"{users_file: empty}":   "empty: the file has no users (write one, or leave users_file out)",
+		"{users: [{name: ann, hash: " + hash + "}], users_file: empty}": "empty: the file has no users (write one, or leave users_file out)",
+		"{users: [{name: ann, hash: " + hash + "}], users_file: good}":  "good:3: the user ann is here twice (remove one of them)",
 	} {
 		if want == "" {
 			options, want = options+"}]}", wanted
 		}
-		b.write("garbage", "# none\n\x00\xff garbage\n", "plain", "ann:sesame123\n", "good", "\n\nann:"+strings.Trim(hash, "'")+"\n")
+		b.write("empty", "\n# none\n", "garbage", "# none\n\x00\xff garbage\n", "plain", "ann:sesame123\n", "good", "\n\nann:"+strings.Trim(hash, "'")+"\n")
 		_, problems := b.resolve(options)
 		if len(problems) != 1 || !strings.HasSuffix(problems[0], ": "+want) {
 			t.Errorf("%s:\n got %q\nwant %s", options, problems, want)

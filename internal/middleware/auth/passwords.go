@@ -32,8 +32,9 @@ const (
 // basic_auth share it, over reloads: what it knows is of a hash and a password, so that
 // it knows nothing of a hash that has changed.
 type passwords struct {
-	secret [sha256.Size]byte
-	slots  chan struct{} // has as many as may check at once
+	secret  [sha256.Size]byte
+	compare func(hash, password []byte) error
+	slots   chan struct{} // has as many as may check at once
 
 	right *keyed.Cache[struct{}] // by digests of a hash with a password
 
@@ -54,7 +55,7 @@ func acquirePasswords(set *lease.Set) *passwords {
 }
 
 func newPasswords(atOnce int) *passwords {
-	p := &passwords{slots: make(chan struct{}, atOnce), right: keyed.NewCache[struct{}](mostVerified), running: map[keyed.Digest]*check{}}
+	p := &passwords{compare: bcrypt.CompareHashAndPassword, slots: make(chan struct{}, atOnce), right: keyed.NewCache[struct{}](mostVerified), running: map[keyed.Digest]*check{}}
 	_, _ = rand.Read(p.secret[:]) // it never fails
 	return p
 }
@@ -64,23 +65,33 @@ var (
 	errNoHash   = errors.New("a hash cannot be read")
 )
 
+// attempt is a password that somebody tries.
+type attempt struct {
+	name     string // whose it should be
+	password string
+	hash     string // of the one that is right
+	cost     int    // what it costs at least to refuse it, as that of a hash
+}
+
 // check tells whether a password is that of a hash. It fails with 503 auth_unavailable
 // where there is too much to check, and where the client has left.
-func (p *passwords) check(x *pipeline.Exchange, hash, password string) (good bool, err error) {
-	id := p.digest(hash, password)
+func (p *passwords) check(x *pipeline.Exchange, a *attempt) (good bool, err error) {
+	id := p.digest(a)
 	if p.known(&id) {
 		return true, nil
 	}
-	x.Wait(func() { good, err = p.decide(x.Context(), id, hash, password) })
+	x.Wait(func() { good, err = p.decide(x.Context(), id, a) })
 	return good, err
 }
 
-// digest stands for a hash with a password.
-func (p *passwords) digest(hash, password string) (id keyed.Digest) {
+// digest stands for an attempt. The name is in it as those who are not there have one
+// hash: two of them would share a check as no two others do, and show by that who is not.
+func (p *passwords) digest(a *attempt) (id keyed.Digest) {
 	mac := hmac.New(sha256.New, p.secret[:])
-	mac.Write([]byte(hash))
-	mac.Write([]byte{0})
-	mac.Write([]byte(password))
+	for _, text := range []string{a.hash, a.name, a.password} {
+		mac.Write([]byte(text))
+		mac.Write([]byte{0}) // which none of them has
+	}
 	mac.Sum(id[:0])
 	return id
 }
@@ -93,7 +104,7 @@ func (p *passwords) known(id *keyed.Digest) bool {
 func (p *passwords) remember(id *keyed.Digest) { p.right.Put(id, struct{}{}, time.Time{}, time.Time{}) }
 
 // decide makes a check, or waits for who makes the same one.
-func (p *passwords) decide(ctx context.Context, id keyed.Digest, hash, password string) (bool, error) {
+func (p *passwords) decide(ctx context.Context, id keyed.Digest, a *attempt) (bool, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, pipeline.NewError(pipeline.AuthUnavailable, errPatience))
 	defer cancel()
 	for {
@@ -104,7 +115,7 @@ func (p *passwords) decide(ctx context.Context, id keyed.Digest, hash, password 
 		case c == nil:
 			return true, nil
 		case mine:
-			return p.make(ctx, c, id, hash, password)
+			return p.make(ctx, c, id, a)
 		}
 		select {
 		case <-c.done:
@@ -138,11 +149,14 @@ func (p *passwords) join(id keyed.Digest) (c *check, mine bool, err error) {
 }
 
 // make makes a check once a processor may.
-func (p *passwords) make(ctx context.Context, c *check, id keyed.Digest, hash, password string) (bool, error) {
+func (p *passwords) make(ctx context.Context, c *check, id keyed.Digest, a *attempt) (bool, error) {
 	var failure error
 	select {
 	case p.slots <- struct{}{}:
-		err := bcrypt.CompareHashAndPassword([]byte(hash), []byte(password))
+		err := p.compare([]byte(a.hash), []byte(a.password))
+		if err != nil {
+			p.prolong(a)
+		}
 		<-p.slots
 		c.made, c.good = true, err == nil
 		if err != nil && !errors.Is(err, bcrypt.ErrMismatchedHashAndPassword) {
@@ -160,4 +174,14 @@ func (p *passwords) make(ctx context.Context, c *check, id keyed.Digest, hash, p
 	}
 	close(c.done)
 	return c.good, failure
+}
+
+// prolong makes the refusal of an attempt as dear as that of any other. Each step of a
+// cost doubles it, so that one check at each of the costs from a hash's own on adds what
+// it lacks.
+func (p *passwords) prolong(a *attempt) {
+	cost, _ := costOf(a.hash)
+	for ; cost > 0 && cost < a.cost; cost++ {
+		_ = p.compare([]byte(unmatched(cost)), []byte(a.password)) // nothing matches it
+	}
 }

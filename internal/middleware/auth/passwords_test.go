@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/crypto/bcrypt"
+
 	"sluice/internal/message"
 	"sluice/internal/model"
 	"sluice/internal/pipeline"
@@ -34,12 +36,12 @@ func (p *passwords) counts() (waiting, running, verified int) {
 func TestVerifiedNeedNoProcessor(t *testing.T) {
 	p, hash := newPasswords(1), bcrypted(t, "right")
 	for password, want := range map[string]bool{"right": true, "wrong": false} {
-		if good, err := p.check(exchange(t, request("/")), hash, password); good != want || err != nil {
+		if good, err := p.check(exchange(t, request("/")), &attempt{hash: hash, password: password}); good != want || err != nil {
 			t.Errorf("%s: %v, %v", password, good, err)
 		}
 	}
 	p.slots <- struct{}{}
-	if good, err := p.check(exchange(t, request("/")), hash, "right"); !good || err != nil {
+	if good, err := p.check(exchange(t, request("/")), &attempt{hash: hash, password: "right"}); !good || err != nil {
 		t.Errorf("%v, %v", good, err)
 	}
 	if _, _, verified := p.counts(); verified != 1 {
@@ -59,7 +61,7 @@ func TestOneCheck(t *testing.T) {
 		done.Go(func() {
 			x := exchange(t, request("/"))
 			arrived.Done()
-			if good, err := p.check(x, hash, "right"); !good || err != nil {
+			if good, err := p.check(x, &attempt{hash: hash, password: "right"}); !good || err != nil {
 				t.Errorf("%v, %v", good, err)
 			}
 		})
@@ -85,20 +87,20 @@ func TestFlood(t *testing.T) {
 		var done sync.WaitGroup
 		for i := range mostWaiting {
 			done.Go(func() {
-				_, err := p.check(exchange(t, request("/")), hash, fmt.Sprint("guess ", i))
+				_, err := p.check(exchange(t, request("/")), &attempt{hash: hash, password: fmt.Sprint("guess ", i)})
 				if e := pipeline.AsError(err); e == nil || e.Word != pipeline.AuthUnavailable || time.Since(start) != patience {
 					t.Errorf("after %v: %v", time.Since(start), err)
 				}
 			})
 		}
 		synctest.Wait()
-		_, err := p.check(exchange(t, request("/")), hash, "one more")
+		_, err := p.check(exchange(t, request("/")), &attempt{hash: hash, password: "one more"})
 		if e := pipeline.AsError(err); e == nil || e.Word != pipeline.AuthUnavailable || time.Since(start) != 0 {
 			t.Errorf("one more: after %v: %v", time.Since(start), err)
 		}
 		done.Wait()
 		<-p.slots
-		if good, err := p.check(exchange(t, request("/")), hash, "right"); !good || err != nil {
+		if good, err := p.check(exchange(t, request("/")), &attempt{hash: hash, password: "right"}); !good || err != nil {
 			t.Errorf("after the flood: %v, %v", good, err)
 		}
 	})
@@ -113,7 +115,7 @@ func TestLeaver(t *testing.T) {
 		var done sync.WaitGroup
 		done.Go(func() {
 			x := pipeline.NewExchange(ctx, &message.Request{}, &model.Listener{}, netip.AddrPort{}, time.Now())
-			_, err := p.check(x, hash, "right")
+			_, err := p.check(x, &attempt{hash: hash, password: "right"})
 			if e := pipeline.AsError(err); e == nil || e.Word != pipeline.ClientClosed {
 				t.Errorf("who left got %v", err)
 			}
@@ -121,7 +123,7 @@ func TestLeaver(t *testing.T) {
 		synctest.Wait()
 		for range 3 {
 			done.Go(func() {
-				if good, err := p.check(exchange(t, request("/")), hash, "right"); !good || err != nil {
+				if good, err := p.check(exchange(t, request("/")), &attempt{hash: hash, password: "right"}); !good || err != nil {
 					t.Errorf("who stayed got %v, %v", good, err)
 				}
 			})
@@ -144,7 +146,7 @@ func TestWhoWaitsForACheckMayLeave(t *testing.T) {
 		p.slots <- struct{}{}
 		var done sync.WaitGroup
 		done.Go(func() {
-			if good, err := p.check(exchange(t, request("/")), hash, "right"); !good || err != nil {
+			if good, err := p.check(exchange(t, request("/")), &attempt{hash: hash, password: "right"}); !good || err != nil {
 				t.Errorf("%v, %v", good, err)
 			}
 		})
@@ -152,7 +154,7 @@ func TestWhoWaitsForACheckMayLeave(t *testing.T) {
 		ctx, leave := context.WithCancelCause(t.Context())
 		leave(pipeline.ErrClientGone)
 		x := pipeline.NewExchange(ctx, &message.Request{}, &model.Listener{}, netip.AddrPort{}, time.Now())
-		_, err := p.check(x, hash, "right")
+		_, err := p.check(x, &attempt{hash: hash, password: "right"})
 		if e := pipeline.AsError(err); e == nil || e.Word != pipeline.ClientClosed {
 			t.Errorf("who left got %v", err)
 		}
@@ -163,10 +165,10 @@ func TestWhoWaitsForACheckMayLeave(t *testing.T) {
 
 func TestVerifiedAreBounded(t *testing.T) {
 	p := newPasswords(1)
-	kept := p.digest("hash", "kept")
+	kept := p.digest(&attempt{hash: "hash", password: "kept"})
 	p.remember(&kept)
 	for i := range 5 * mostVerified {
-		id := p.digest("hash", fmt.Sprint(i))
+		id := p.digest(&attempt{hash: "hash", password: fmt.Sprint(i)})
 		p.remember(&id)
 		if i%1000 == 0 && !p.known(&kept) {
 			t.Fatalf("one that is asked for is forgotten after %d", i)
@@ -178,8 +180,52 @@ func TestVerifiedAreBounded(t *testing.T) {
 }
 
 func TestHashThatCannotBeRead(t *testing.T) {
-	_, err := newPasswords(1).check(exchange(t, request("/")), "$2a$", "p")
+	_, err := newPasswords(1).check(exchange(t, request("/")), &attempt{hash: "$2a$", password: "p"})
 	if e := pipeline.AsError(err); e == nil || e.Word != pipeline.Internal {
 		t.Error(err)
+	}
+}
+
+// TestChecksThatAreShared: who is not there has a hash in common with others who are not,
+// and must not be told by a check that two of them share.
+func TestChecksThatAreShared(t *testing.T) {
+	settings := validateBasic(&BasicOptions{Users: []UserOptions{{Name: "ann", Hash: bcrypted(t, "x")}}}, func(path, message, _ string) { t.Error(path, message) })
+	synctest.Test(t, func(t *testing.T) {
+		gate := &basicGate{settings, newPasswords(1)}
+		p := gate.passwords
+		p.slots <- struct{}{}
+		var done sync.WaitGroup
+		for _, name := range []string{"ann", "bob", "joe", "joe"} {
+			done.Go(func() {
+				if _, err := gate.identify(exchange(t, request("/", basic(name+":guess")))); pipeline.AsError(err).Word != pipeline.Unauthenticated {
+					t.Errorf("%s: %v", name, err)
+				}
+			})
+		}
+		synctest.Wait()
+		if waiting, _, _ := p.counts(); waiting != 3 {
+			t.Errorf("%d checks wait, want one for each name", waiting)
+		}
+		<-p.slots
+		done.Wait()
+	})
+}
+
+// TestRefusalsCostTheSame, whatever the hash costs; what is right costs what it does.
+func TestRefusalsCostTheSame(t *testing.T) {
+	cheap := bcrypted(t, "right")
+	for cost := bcrypt.MinCost; cost <= bcrypt.MinCost+3; cost++ {
+		for password, want := range map[string]int{"right": 1 << bcrypt.MinCost, "wrong": 1 << cost} {
+			p, spent := newPasswords(1), 0
+			p.compare = func(hash, password []byte) error {
+				of, _ := costOf(string(hash))
+				spent += 1 << of
+				return bcrypt.CompareHashAndPassword(hash, password)
+			}
+			good, err := p.check(exchange(t, request("/")), &attempt{password: password, hash: cheap, cost: cost})
+			if err != nil || good != (password == "right") || spent != want {
+				t.Errorf("%s at %d: %v, %v; it costs %d, want %d", password, cost, good, err, spent, want)
+			}
+		}
 	}
 }
