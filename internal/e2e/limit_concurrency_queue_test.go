@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"sync"
@@ -183,5 +184,49 @@ func TestLimitQueueLeftInTurn(t *testing.T) {
 			}
 			t.Logf("%d of %d clients have reached the endpoint", q.reached.Load()-before, clients)
 		})
+	}
+}
+
+// TestLimitQueueLeftWithABody frees the places of clients that leave before anybody has read
+// their bodies, whatever of these has come.
+func TestLimitQueueLeftWithABody(t *testing.T) {
+	if gatewaytest.Engine() == gatewaytest.Standard {
+		t.Skip("net/http looks only once the body is read")
+	}
+	q := startQueued(t, "{max: 1, queue: 1, queue_timeout: 10m}")
+	client := &http.Transport{}
+	defer hangUp(client)
+	first := q.guest(t, &dialects()[0], client, "/first")
+	q.stands(t, 1, 0)
+	for name, body := range map[string]string{
+		"none":          "Content-Length: 6\r\n\r\n",
+		"part":          "Content-Length: 6\r\n\r\n123",
+		"whole":         "Content-Length: 6\r\n\r\n123456",
+		"chunks, part":  "Transfer-Encoding: chunked\r\n\r\n3\r\n123\r\n",
+		"chunks, whole": "Transfer-Encoding: chunked\r\n\r\n3\r\n123\r\n0\r\n\r\n",
+	} {
+		for _, reset := range []bool{false, true} {
+			conn, err := net.Dial("tcp", q.Addr("web").String())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.WriteString(conn, "POST /leaves HTTP/1.1\r\nHost: a\r\n"+body); err != nil {
+				t.Error(err)
+			}
+			q.stands(t, 1, 1)
+			if tcp, ok := conn.(*net.TCPConn); ok && reset {
+				_ = tcp.SetLinger(0) // on an open connection
+			}
+			conn.Close()
+			t.Logf("%s leaves, by a reset: %v", name, reset)
+			q.stands(t, 1, 0)
+		}
+	}
+	q.answers <- struct{}{}
+	if status := await(t, "the first", first.status); status != http.StatusOK {
+		t.Errorf("status %d", status)
+	}
+	if n := q.reached.Load(); n != 1 {
+		t.Errorf("%d requests reached the endpoint", n)
 	}
 }

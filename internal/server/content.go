@@ -35,7 +35,6 @@ type content struct {
 	received int64
 	whole    bool // io.EOF was returned, or is due
 	closed   bool // nobody may read any more
-	finished bool // nor wait: the exchange is over
 	err      *pipeline.Error
 }
 
@@ -225,9 +224,6 @@ func (b *content) leave(n int, err error) (int, error) {
 		b.err = tooLarge(b.limit)
 	case errors.Is(err, io.EOF):
 		b.whole = true
-		if !b.finished && !b.closed { // under the lock, so that none begins after finish
-			b.exchange.watch()
-		}
 		b.mu.Unlock()
 		return n, io.EOF
 	case err == nil:
@@ -304,7 +300,6 @@ func (b *content) finish() {
 	}
 	_ = b.Close() // cannot fail
 	b.mu.Lock()
-	b.finished = true
 	if b.reading {
 		b.over = b.exchange.client.conn.Executor().NewEvent()
 	}

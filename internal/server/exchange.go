@@ -177,9 +177,9 @@ func (e *exchange) run() bool {
 	c := e.client
 	c.exchange.Store(e)
 	c.active.Store(true)
+	e.watch()
 	if e.content.none() {
 		e.content.in.spare()
-		e.watch()
 	}
 	if e.request.Protocol == message.HTTP11 {
 		e.Informer = e
@@ -210,7 +210,8 @@ func (e *exchange) asked() bool {
 	return e.framing.Close && e.request.Protocol == message.HTTP11
 }
 
-// watch lets the exchange end when the client leaves. From here on nobody reads.
+// watch lets the exchange end when the client leaves, also while it waits for something
+// else than the client's body.
 func (e *exchange) watch() {
 	e.client.conn.WatchHangup(e.client.hungUp, !e.Listener.HalfClose)
 }
@@ -261,7 +262,7 @@ func (e *exchange) blame(err error) error {
 func (e *exchange) over() (reusable bool) {
 	c := e.client
 	e.content.finish()
-	c.conn.WatchHangup(nil, false) // after that: the end of the body begins the watching
+	c.conn.WatchHangup(nil, false)
 	c.conn.SetWriteDeadline(time.Time{})
 	e.BytesIn = e.content.count()
 	c.exchange.Store(nil)
