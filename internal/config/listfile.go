@@ -29,6 +29,7 @@ func (f *ListFile[T]) decode(d *decoder, n *yaml.Node) {
 		return
 	}
 	src, ok := parse(Document{Name: f.Path, Dir: filepath.Dir(f.Path), Data: f.Data}, d.src.order, d.out)
+	src.listed = true
 	switch {
 	case !ok:
 		return

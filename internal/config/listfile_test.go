@@ -72,13 +72,14 @@ func TestListFile(t *testing.T) {
 // who may not read it.
 func TestListFileTellsNoSecret(t *testing.T) {
 	for _, content := range []string{"- {level: x, secret: let-me-in}\n", "- {level: 1, secret: let-me-in\n", "- secret: let-me-in\n  level: let-me-in\n",
-		"- {level: x, key: let-me-in}\n", "- {level: 1, key: let-me-in\n", "- key: let-me-in\n  level: let-me-in\n"} {
+		"- {level: x, key: let-me-in}\n", "- {level: 1, key: let-me-in\n", "- key: let-me-in\n  level: let-me-in\n",
+		"[let-me-in]", "[\"let-me-in", "let-me-in", "- [let-me-in]\n", "- {level: let-me-in}\n- {secrt: let-me-in}\n"} {
 		_, result := decodeFiles(t, "{list: f}", content)
 		if len(result.Problems) == 0 {
 			t.Errorf("%q has no problem", content)
 		}
 		for _, p := range result.Problems {
-			if strings.Contains(p.Redacted+p.Error(), "let-me-in") {
+			if strings.Contains(p.Redacted+p.Source+p.Error(), "let-me-in") {
 				t.Errorf("%q: %s\n%s", content, p.Error(), p.Redacted)
 			}
 		}

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -24,11 +25,57 @@ func isSecretName(key string) bool {
 	return slices.Contains(secretNames, key) || slices.ContainsFunc(secretParts, func(part string) bool { return strings.Contains(key, part) })
 }
 
-// namesSecret tells whether a text might have the key of a secret in it.
-func namesSecret(text string) bool {
-	text = strings.ToLower(text)
-	contained := func(part string) bool { return strings.Contains(text, part) }
-	return slices.ContainsFunc(secretNames, contained) || slices.ContainsFunc(secretParts, contained) || contained("key:") || contained(`"key"`)
+// meansSecret tells whether a key is the name of a secret, or was to be: what is
+// misspelled is told of, with its line.
+func meansSecret(key string) bool {
+	return isSecretName(key) || misspells(key, "hash", "privatekey", "authorization", "apikey") ||
+		slices.ContainsFunc(wordForm.FindAllString(key, -1), func(word string) bool { return misspells(word, "secret", "password", "token") })
+}
+
+// wordForm is that of what stands between - and _.
+var wordForm = regexp.MustCompile(`[0-9A-Za-z]+`)
+
+// misspells tells whether a name is nearly one of others, in lower case.
+func misspells(name string, others ...string) bool {
+	plain := plainName(name)
+	return slices.ContainsFunc(others, func(other string) bool {
+		most := 1 + boolInt(len(other) >= len("password"))
+		difference := len(plain) - len(other)
+		return -most <= difference && difference <= most && distance(plain, other) <= most
+	})
+}
+
+// namesSecret finds where in a text the first name ends that might be the key of
+// a secret; -1: nowhere.
+func namesSecret(text string) int {
+	for _, at := range nameForm.FindAllStringIndex(text, -1) {
+		switch name := text[at[0]:at[1]]; strings.ToLower(name) {
+		case "key", "keys", "users":
+			return at[1]
+		default:
+			if meansSecret(name) {
+				return at[1]
+			}
+		}
+	}
+	return -1
+}
+
+// nameForm is that of keys, and of more.
+var nameForm = regexp.MustCompile(`[0-9A-Za-z_-]+`)
+
+// userInfo finds that of a URL, also where it keeps the URL from being one: a
+// password with a slash in it. In JSON, slashes may be escaped.
+var userInfo = regexp.MustCompile(`:\\?/\\?/([^\s"'/\\?#@]*|[^\s"'/\\?#@:\[]*:[0-9]*[^\s"'0-9/\\@][^\s"'@]*)@`)
+
+// userInfos are those of a text that are secret.
+func userInfos(text string) (found []span) {
+	for _, at := range userInfo.FindAllStringSubmatchIndex(text, -1) {
+		if info := text[at[2]:at[3]]; !isPublic(strings.ReplaceAll(info, ":", " ")) {
+			found = append(found, span{at[2], at[3]})
+		}
+	}
+	return found
 }
 
 // isPublic tells whether nothing of a secret's value stands in the document: it
@@ -80,6 +127,7 @@ type secrets struct {
 	nodes  map[[2]int]*yaml.Node // by line and column
 	spans  []span                // where they stand in the text, in order
 	values *strings.Replacer     // strikes out the longer ones wherever they are repeated
+	masks  *strings.Replacer     // the same, with a * for each character
 	// unsure: not all could be found in the text.
 	unsure bool
 }
@@ -92,7 +140,11 @@ func (s *source) secrets() *secrets {
 	s.known = &secrets{nodes: map[[2]int]*yaml.Node{}, unsure: s.shifted}
 	w := secretWalk{found: s.known, seen: map[secretVisit]bool{}}
 	start := public
-	if s.root != nil && s.root.Kind == yaml.SequenceNode { // no document, but a file of keys
+	switch {
+	case !s.listed || s.root == nil:
+	case s.root.Kind == yaml.ScalarNode: // the key itself
+		start = secret
+	default:
 		start = keyed
 	}
 	w.walk(s.root, start)
@@ -109,13 +161,14 @@ func (s *source) secrets() *secrets {
 			}
 		}
 	}
+	s.known.spans = append(s.known.spans, userInfos(s.text)...)
 	slices.SortFunc(s.known.spans, func(a, b span) int { return a.start - b.start })
 	slices.SortFunc(values, func(a, b string) int { return len(b) - len(a) }) // of two, the one that has the other in it
-	var pairs []string
+	var pairs, masks []string
 	for _, value := range slices.Compact(values) {
-		pairs = append(pairs, value, redacted)
+		pairs, masks = append(pairs, value, redacted), append(masks, value, masked(value))
 	}
-	s.known.values = strings.NewReplacer(pairs...)
+	s.known.values, s.known.masks = strings.NewReplacer(pairs...), strings.NewReplacer(masks...)
 	return s.known
 }
 
@@ -140,6 +193,7 @@ const (
 	public secrecy = iota
 	secret         // the value of a secret's key
 	keyed          // the value of keys, or what is in that: what api_key knows of clients' keys
+	people         // the value of users, who have hashes
 )
 
 // walk looks at a node.
@@ -162,6 +216,10 @@ func (w *secretWalk) walk(n *yaml.Node, kind secrecy) {
 		}
 	case yaml.SequenceNode, yaml.DocumentNode:
 		for _, item := range n.Content {
+			if n.Kind == yaml.SequenceNode && item.Kind == yaml.ScalarNode && (kind == keyed || kind == people) {
+				w.walk(item, secret) // no mapping, by mistake: the key itself, or name:hash
+				continue
+			}
 			w.walk(item, kind)
 		}
 	case yaml.MappingNode:
@@ -178,12 +236,14 @@ func (w *secretWalk) walk(n *yaml.Node, kind secrecy) {
 // secrecyOf is that of the value of a key, in a mapping of another.
 func secrecyOf(key string, within secrecy) secrecy {
 	switch {
-	case isSecretName(key),
-		within == secret && key == "regex", // of a condition: what the secret must be
-		within == keyed && key == "key":    // a digest, or by mistake the key itself
+	case meansSecret(key),
+		within == secret && key == "regex",       // of a condition: what the secret must be
+		within == keyed && misspells(key, "key"): // a digest, or by mistake the key itself
 		return secret
 	case key == "keys":
 		return keyed
+	case key == "users":
+		return people
 	}
 	return public
 }

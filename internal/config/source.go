@@ -23,6 +23,8 @@ type source struct {
 	// shifted: what was parsed is not text, but was made of it, so that columns
 	// are not those of text.
 	shifted bool
+	// listed: it is no document but a file of keys, or of people.
+	listed bool
 }
 
 // place is a node of a document; node may be nil for the document as a whole.

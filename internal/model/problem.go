@@ -22,10 +22,10 @@ type Problem struct {
 	Position
 	Message string `json:"message"`
 	Hint    string `json:"hint,omitempty"`    // how to mend; a sentence or empty
-	Source  string `json:"-"`                 // the line of the document, for those who may read that
+	Source  string `json:"-"`                 // the line of the document, with a * for each character of secrets
 	Warning bool   `json:"warning,omitempty"` // told, but nothing is refused for it
-	// Redacted is Source without secrets, for everyone else; empty where they
-	// cannot be told from the rest.
+	// Redacted is the line with a word in the place of each secret; empty where
+	// they cannot be told from the rest.
 	Redacted string `json:"source,omitempty"`
 }
 
