@@ -67,7 +67,10 @@ type claimValue string
 
 func (*claimValue) want() string { return "a text, a number, true or false" }
 
-func (v *claimValue) set(s scalar) *fault { //nolint:unparam // as of all scalars
+func (v *claimValue) set(s scalar) *fault {
+	if s.s == "" {
+		return faulty("is empty", "write the value that the claim must have, or a list of names alone")
+	}
 	if s.s == "" {
 		return faulty("is empty", "write a value, or a list of names alone")
 	}

@@ -58,6 +58,7 @@ func TestFormsThatAreNone(t *testing.T) {
 		"{claims: {a: []}}":     "a has no value that would do",
 		"{claims: {a: {b: c}}}": "a must be a text, a number, true or false, not a mapping",
 		"{claims: {a: }}":       "a has no value",
+		"{claims: {a: ''}}":     "a is empty",
 	} {
 		_, problems := decodeForms(text)
 		if len(problems) != 1 || problems[0] != want {
