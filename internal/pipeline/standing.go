@@ -50,10 +50,14 @@ type Standing struct {
 	Remaining int64
 	Reset     time.Duration // until all of it is there again
 	Denied    bool
+	// Returned says that it is how the exchange stands after what the limit had taken
+	// went back.
+	Returned bool
 }
 
 // Stand notes how the exchange stands with another limit; the tightest counts: one
-// that denies, else the one of which the least is left.
+// that denies, else the one of which the least is left. What was told before something
+// went back is of no account after that.
 func (x *Exchange) Stand(s Standing) {
 	was := x.Standing
 	switch {
@@ -62,6 +66,7 @@ func (x *Exchange) Stand(s Standing) {
 		if was.Denied {
 			return
 		}
+	case s.Returned && !was.Returned:
 	case s.Remaining > was.Remaining || s.Remaining == was.Remaining && s.Reset <= was.Reset:
 		return
 	}

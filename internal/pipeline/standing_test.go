@@ -21,6 +21,7 @@ func TestStanding(t *testing.T) {
 	policy := pipeline.NewPolicy("p", 10, time.Minute)
 	loose, tight := pipeline.Standing{Policy: policy, Remaining: 9, Reset: 6}, pipeline.Standing{Policy: policy, Remaining: 1, Reset: 7}
 	later, denied := pipeline.Standing{Policy: policy, Remaining: 1, Reset: 8}, pipeline.Standing{Policy: policy, Remaining: 5, Denied: true}
+	looser, tighter := pipeline.Standing{Policy: policy, Remaining: 8, Returned: true}, pipeline.Standing{Policy: policy, Remaining: 7, Returned: true}
 	for _, c := range []struct {
 		met  []pipeline.Standing
 		want pipeline.Standing
@@ -32,6 +33,9 @@ func TestStanding(t *testing.T) {
 		{[]pipeline.Standing{later, tight}, later},
 		{[]pipeline.Standing{tight, denied}, denied},
 		{[]pipeline.Standing{denied, tight}, denied},
+		{[]pipeline.Standing{tight, looser, tighter}, tighter},
+		{[]pipeline.Standing{tight, tighter, looser}, tighter},
+		{[]pipeline.Standing{tight, denied, looser}, denied},
 	} {
 		x := bare(t)
 		for _, s := range c.met {

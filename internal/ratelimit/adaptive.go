@@ -71,12 +71,15 @@ func (a *Adaptive) settings(q resilience.Quota, cost int64) resilience.PaceSetti
 // Paced is what a Pacer has decided.
 type Paced struct {
 	resilience.Verdict
-	pace *resilience.Pace
-	cost int64
+	pace     *resilience.Pace
+	settings resilience.PaceSettings
+	ease     resilience.Ease
+	cost     int64
 }
 
-// Return gives back what an allowed one has taken: the request was refused elsewhere.
-func (p *Paced) Return() { p.pace.Return(p.cost) }
+// Return gives back what an allowed one has taken, as the request was refused elsewhere,
+// and tells what is there then.
+func (p *Paced) Return() resilience.Verdict { return p.pace.Return(&p.settings, p.ease, p.cost) }
 
 // Take lets cost, which is at least 1, through for a key, or takes nothing. ease is what
 // the state of what the limit protects leaves now. Of instances, at least 1, that share
@@ -96,7 +99,7 @@ func (p *Pacer) Take(key, tier string, ease resilience.Ease, instances, cost int
 		s.Ceiling /= float64(instances)
 	}
 	pace := p.known.table.Get(hash, now)
-	return Paced{pace.Take(&s, ease, now, cost), pace, cost}
+	return Paced{pace.Take(&s, ease, now, cost), pace, s, ease, cost}
 }
 
 // Bounds returns the floor and the ceiling of those without a tier, in requests a

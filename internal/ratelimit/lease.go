@@ -8,8 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"sluice/internal/keyed"
 	"sluice/internal/lease"
 	"sluice/internal/model"
@@ -37,7 +35,6 @@ const (
 // before; what is not used goes back.
 type leases struct {
 	remote *remote
-	refund *redis.Script
 	began  time.Time
 	table  *keyed.Table[pocket]
 	ended  atomic.Bool
@@ -71,8 +68,7 @@ func acquireLeases(set *lease.Set, s *Settings, r *remote) *leases {
 			return held == nil || held.idle(now)
 		}
 		return &leases{
-			remote: r, refund: redis.NewScript(StrategyNamed(s.Strategy).Refund),
-			began: time.Now(), table: keyed.NewTable(s.MaxKeys, nil, idle),
+			remote: r, began: time.Now(), table: keyed.NewTable(s.MaxKeys, nil, idle),
 			fetch: make(chan struct{}, leaseTravellers), tidy: make(chan struct{}, 1), done: make(chan struct{}),
 		}
 	})
@@ -105,20 +101,21 @@ func (l *leases) Release() {
 
 // take decides, by what is in hand if there is enough. It fails where the store has to
 // be asked and does not answer. It may wait for the store by x.
-func (l *leases) take(x Waiter, t *tierRule, key string, cost int64) (v resilience.Verdict, ok bool) {
+func (l *leases) take(x Waiter, t *tierRule, key string, cost int64) (v resilience.Verdict, from taken, ok bool) {
 	now := time.Since(l.began)
 	p := l.purse(l.table.Get(l.table.Key(key)^t.salt, now), t, key)
 	if v, ok := p.take(now, cost); ok {
-		return v, true
+		return v, taken{purse: p, at: now}, true
 	}
 	if l.remote.down.Load() {
-		return v, false
+		return v, from, false
 	}
-	return await(x, func() (resilience.Verdict, bool) {
+	return await(x, func() (resilience.Verdict, taken, bool) {
 		if l.ended.Load() {
-			return l.remote.take(&t.quota, key, t.name, cost)
+			return l.remote.take(t, key, cost)
 		}
-		return p.wait(cost)
+		v, ok := p.wait(cost)
+		return v, taken{purse: p, at: time.Since(l.began)}, ok
 	})
 }
 

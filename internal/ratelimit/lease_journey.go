@@ -74,7 +74,7 @@ func (r *remote) portion(ctx context.Context, p *purse, n need) (a answer, ok bo
 		return a, false
 	}
 	micro := func(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
-	return answer{left: said[1], reset: micro(said[2]), retry: micro(said[3]), taken: said[4], again: micro(said[5]), stamp: said[6]}, true
+	return answer{left: said[1], reset: micro(said[2]), retry: micro(said[3]), stamp: said[4], taken: said[5], again: micro(said[6])}, true
 }
 
 // clean gives back what is owed and what lies unused for too long, until ctx is done.
@@ -134,14 +134,7 @@ func (l *leases) debt() (r refund, ok bool) {
 func (l *leases) giveBack(ctx context.Context, r refund) {
 	within, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	server, ok := l.remote.server(within, r.purse.name)
-	if !ok {
-		return
-	}
-	err := l.refund.Run(within, l.remote.store.Once, []string{r.purse.name}, r.n, r.purse.rule.most, r.stamp).Err()
-	if err != nil && ctx.Err() == nil {
-		l.remote.fail(server, r.purse.name, err)
-	}
+	l.remote.giveBack(within, r.purse.name, r.n, r.purse.rule.most, r.stamp)
 }
 
 // settle ends the leases once nobody travels: who waits has to look elsewhere, and

@@ -114,6 +114,25 @@ func (p *purse) withdraw(keep int64) int64 {
 	}
 }
 
+// putBack puts back into the hand what was taken of it. It goes with the younger lot,
+// and what is more than there may be in hand goes back to the store.
+func (p *purse) putBack(cost int64) {
+	l := p.leases
+	p.mu.Lock()
+	p.fresh += cost
+	p.hand.Add(cost)
+	excess := refund{p, p.withdraw(p.most()), p.lots[1].stamp}
+	if p.retired.Load() || l.ended.Load() {
+		excess.n += p.withdraw(0)
+	}
+	if p.hand.Load() > 0 && !p.watched {
+		p.watched = true
+		l.watch(p, p.due())
+	}
+	p.mu.Unlock()
+	l.owe(excess)
+}
+
 // idle tells whether nothing is lost with the purse.
 func (p *purse) idle(now time.Duration) bool {
 	w := p.word.Load()
@@ -196,7 +215,7 @@ func (p *purse) size(now time.Duration) int64 {
 		p.refused.Store(0)
 	}
 	unit := p.rule.cost
-	size := min(max(unit, int64(math.Ceil(p.pace))), p.rule.most/(handShare*max(1, p.leases.remote.instances.Load())))
+	size := min(max(unit, int64(math.Ceil(p.pace))), p.most())
 	size -= size % unit
 	low := (size + 1) / 2
 	if p.pace*float64(p.rule.life)/float64(ahead) < float64(unit) {
@@ -204,6 +223,11 @@ func (p *purse) size(now time.Duration) int64 {
 	}
 	p.low.Store(low)
 	return size
+}
+
+// most is how much there may ever be in hand.
+func (p *purse) most() int64 {
+	return p.rule.most / (handShare * max(1, p.leases.remote.instances.Load()))
 }
 
 // arrive takes what a journey has brought, or has not. It gives to those who wait, first

@@ -29,9 +29,9 @@ func (d database) portion(t *testing.T, s *ratelimit.Strategy, n, cost, most, un
 const (
 	saidLeft  = 1
 	saidRetry = 3
-	saidTaken = 4
-	saidAgain = 5
-	saidStamp = 6
+	saidStamp = 4
+	saidTaken = 5
+	saidAgain = 6
 )
 
 func TestPortionScripts(t *testing.T) {
@@ -77,6 +77,18 @@ func TestReturnsToAWindow(t *testing.T) {
 	}
 	if said := fmt.Sprint(d.Must("LINDEX", "k", 0)); said != "1000 10000" {
 		t.Errorf("after a thousand of ten thousand: %s", said)
+	}
+	if groups, ok := d.Must("LLEN", "k").(int64); !ok || groups > 2*128 {
+		t.Errorf("%d groups", groups)
+	}
+	d.Must("DEL", "k")
+	for range 400 { // of each two the one goes back that parts the other from those before
+		large := d.portion(t, &window, n, 79, 79, 1)
+		d.portion(t, &window, n, 1, 1, 1)
+		d.Must("EVAL", window.Refund, 1, "k", 79, n, large[saidStamp])
+	}
+	if said := fmt.Sprint(d.Must("LINDEX", "k", 0)); said != "400 10000" {
+		t.Errorf("after 400 of ten thousand: %s", said)
 	}
 	if groups, ok := d.Must("LLEN", "k").(int64); !ok || groups > 2*128 {
 		t.Errorf("%d groups", groups)

@@ -12,8 +12,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"sluice/internal/keyed"
 	"sluice/internal/lease"
 	"sluice/internal/model"
@@ -62,6 +60,8 @@ type Decision struct {
 	resilience.Verdict
 	StoreFailed bool // the store did not decide
 	Unknown     bool // nobody did: Allowed is what OnFailure says, and all else is nothing
+
+	taken taken
 }
 
 // Limit is a limit as one snapshot has it. It is safe for concurrent use.
@@ -104,7 +104,7 @@ func Acquire(set *lease.Set, s *Settings) *Limit {
 	l := &Limit{onFailure: s.OnFailure}
 	if s.Store != nil {
 		key += "\n" + s.Store.Name
-		l.remote = &remote{acquireFleet(set, s.Store, s.Log), redis.NewScript(StrategyNamed(s.Strategy).Script), prefixOf(s.Identity+"\n"+s.Strategy, s.Name)}
+		l.remote = newRemote(set, s)
 		if s.Lease {
 			l.leases = acquireLeases(set, s, l.remote)
 		}
@@ -140,40 +140,44 @@ func (l *Limit) Take(x Waiter, key, tier string, cost int64) Decision {
 		}
 	}
 	if l.remote == nil {
-		return Decision{Verdict: l.shared.take(t.rule, t.salt, key, cost)}
+		return l.shared.take(t, t.rule, key, cost)
 	}
-	if v, ok := l.ask(x, t, key, cost); ok {
-		return Decision{Verdict: v}
+	if v, from, ok := l.ask(x, t, key, cost); ok {
+		from.rule, from.cost = t, cost
+		return Decision{Verdict: v, taken: from}
 	}
 	if l.onFailure != FailLocal && !l.remote.released.Load() {
 		return Decision{Verdict: resilience.Verdict{Allowed: l.onFailure == FailAllow}, StoreFailed: true, Unknown: true}
 	}
-	return Decision{Verdict: l.shared.take(t.share(l.remote.instances.Load()), t.salt, key, cost), StoreFailed: true}
+	d := l.shared.take(t, t.share(l.remote.instances.Load()), key, cost)
+	d.StoreFailed = true
+	return d
 }
 
 // ask lets the store decide, now or by what it has granted before.
-func (l *Limit) ask(x Waiter, t *tierRule, key string, cost int64) (v resilience.Verdict, ok bool) {
+func (l *Limit) ask(x Waiter, t *tierRule, key string, cost int64) (v resilience.Verdict, from taken, ok bool) {
 	switch {
 	case l.remote.released.Load():
-		return v, false
+		return v, from, false
 	case l.leases != nil:
 		return l.leases.take(x, t, key, cost)
 	case l.remote.down.Load():
-		return v, false
+		return v, from, false
 	}
-	return await(x, func() (resilience.Verdict, bool) { return l.remote.take(&t.quota, key, t.name, cost) })
+	return await(x, func() (resilience.Verdict, taken, bool) { return l.remote.take(t, key, cost) })
 }
 
 // await lets a decision wait for the store.
-func await(x Waiter, decide func() (resilience.Verdict, bool)) (v resilience.Verdict, ok bool) {
-	x.Wait(func() { v, ok = decide() })
-	return v, ok
+func await(x Waiter, decide func() (resilience.Verdict, taken, bool)) (v resilience.Verdict, from taken, ok bool) {
+	x.Wait(func() { v, from, ok = decide() })
+	return v, from, ok
 }
 
-// take decides in memory.
-func (s *shared) take(rule Rule, salt uint64, key string, cost int64) resilience.Verdict {
+// take decides in memory, by a rule of a tier.
+func (s *shared) take(t *tierRule, by Rule, key string, cost int64) Decision {
 	now := time.Since(s.began)
-	return s.states.Get(s.states.Key(key)^salt, now).under(rule, now).Take(now, cost)
+	state := s.states.Get(s.states.Key(key)^t.salt, now).under(by, now)
+	return Decision{Verdict: state.Take(now, cost), taken: taken{rule: t, cost: cost, state: state, at: now}}
 }
 
 // settle makes the plan the one that rules, unless a later one does. One that says the

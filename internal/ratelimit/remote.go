@@ -9,38 +9,63 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"sluice/internal/lease"
 	"sluice/internal/resilience"
 )
 
 // remote is the side of a limit that is kept in a store, where all instances see it.
 type remote struct {
 	*fleet
-	script *redis.Script
-	prefix string // of keys
+	script, refund *redis.Script
+	prefix         string // of keys
+}
+
+func newRemote(set *lease.Set, s *Settings) *remote {
+	strategy := StrategyNamed(s.Strategy)
+	return &remote{
+		fleet: acquireFleet(set, s.Store, s.Log), script: redis.NewScript(strategy.Script), refund: redis.NewScript(strategy.Refund),
+		prefix: prefixOf(s.Identity+"\n"+s.Strategy, s.Name),
+	}
 }
 
 var errAnswer = errors.New("a script has given no verdict")
 
 // take lets the store decide, once and within patience. It fails at once while the
 // server of the key is known not to answer.
-func (r *remote) take(q *resilience.Quota, key, tier string, cost int64) (v resilience.Verdict, ok bool) {
+func (r *remote) take(t *tierRule, key string, cost int64) (v resilience.Verdict, from taken, ok bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	name := r.key(key, tier)
+	name := r.key(key, t.name)
 	server, ok := r.server(ctx, name)
 	if !ok {
-		return v, false
+		return v, from, false
 	}
+	q := &t.quota
 	answer, err := r.script.Run(ctx, r.store.Once, []string{name}, q.Count, q.Per.Microseconds(), q.Burst, cost).Int64Slice()
-	if err == nil && len(answer) != 4 {
+	if err == nil && len(answer) != 5 {
 		err = errAnswer
 	}
 	if err != nil {
 		r.fail(server, name, err)
-		return v, false
+		return v, from, false
 	}
 	micro := func(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
-	return resilience.Verdict{Allowed: answer[0] == 1, Remaining: answer[1], Reset: micro(answer[2]), Retry: micro(answer[3])}, true
+	v = resilience.Verdict{Allowed: answer[0] == 1, Remaining: answer[1], Reset: micro(answer[2]), Retry: micro(answer[3])}
+	return v, taken{name: name, stamp: answer[4]}, true
+}
+
+// giveBack gives back to the store what was not used, once. more are the further
+// arguments of the script. What the store does not take is lost: it was counted, and
+// nobody has it.
+func (r *remote) giveBack(ctx context.Context, name string, n, of, stamp int64, more ...any) {
+	server, ok := r.server(ctx, name)
+	if !ok {
+		return
+	}
+	err := r.refund.Run(ctx, r.store.Once, []string{name}, append([]any{n, of, stamp}, more...)...).Err()
+	if err != nil && !errors.Is(ctx.Err(), context.Canceled) {
+		r.fail(server, name, err)
+	}
 }
 
 // key is where the state of a key is. What clients send is not to be read in the store,

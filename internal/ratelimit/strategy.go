@@ -16,17 +16,19 @@ type Strategy struct {
 	NewRule func(q resilience.Quota) Rule
 	// Script decides in a Redis by its own time, as one step. Its key is a place, its
 	// arguments are the quota (a number, microseconds, a burst) and the cost. It returns
-	// whether that passes (1), what remains, and in microseconds
-	// until all is there again and until it would pass.
+	// whether that passes (1), what remains, in microseconds
+	// until all is there again and until it would pass, and its time.
 	//
 	// With three arguments more (a most, a unit, and how much is worth a call) it takes
-	// what there is from the cost up to the most, by units. Then the last of those four is
-	// how long until there is another unit, 0 if there is one, and three follow: how much
-	// it took, how long until there is as much as is worth a call, and its time.
+	// what there is from the cost up to the most, by units. Then the fourth number is
+	// how long until there is another unit, 0 if there is one, and two follow: how much
+	// it took, and how long until there is as much as is worth a call.
 	Script string
 	// Refund gives back to a Redis what was taken and is not used. Its keys are those of
 	// Script, its arguments how much, the count or burst of the quota that it was taken
-	// under, and the time that Script said.
+	// under, and the time that Script said. With three arguments more (when all would have
+	// been there again, by Script, and the quota's number and microseconds) it gives back
+	// nothing that has come back by itself.
 	Refund string
 }
 
@@ -44,6 +46,9 @@ type Rule interface {
 type State interface {
 	// Take takes cost, which is at least 1, or nothing.
 	Take(now time.Duration, cost int64) resilience.Verdict
+	// Return gives back cost that was taken at a time, when reset was the Reset, and tells
+	// what is there then.
+	Return(now, at, reset time.Duration, cost int64) resilience.Verdict
 	// Idle tells whether it is as good as a new one.
 	Idle(now time.Duration) bool
 	// home is the cell of the state, which lies in it: so both are in one place of memory,
@@ -114,6 +119,11 @@ func (b *bucket) Take(now time.Duration, cost int64) resilience.Verdict {
 	return b.Bucket.Take(b.filling, now, cost)
 }
 
+// Return gives tokens back.
+func (b *bucket) Return(now, at, reset time.Duration, cost int64) resilience.Verdict {
+	return b.Bucket.Return(b.filling, now, at+reset, cost)
+}
+
 // Idle tells whether the bucket is full.
 func (b *bucket) Idle(now time.Duration) bool { return b.Full(now) }
 
@@ -144,6 +154,11 @@ func (r *windowRule) Adopt(s State, now time.Duration) State {
 // Take takes room.
 func (w *window) Take(now time.Duration, cost int64) resilience.Verdict {
 	return w.Ring.Take(w.quota, now, cost)
+}
+
+// Return gives room back.
+func (w *window) Return(now, at, _ time.Duration, cost int64) resilience.Verdict {
+	return w.Ring.Return(w.quota, now, at, cost)
 }
 
 // Idle tells whether the window is empty.

@@ -52,6 +52,17 @@ func (b *Bucket) Take(f *Filling, now time.Duration, cost int64) Verdict {
 	}
 }
 
+// Return gives back cost that was taken for nothing, and tells what is there then. due is
+// when the bucket would have been full again as that was taken, by the Reset of its
+// Verdict: what would have come back by then in any case is not given once more, so no
+// more is ever there than if the cost had not been taken.
+func (b *Bucket) Return(f *Filling, now, due time.Duration, cost int64) Verdict {
+	at := int64(now) * tick
+	back := max(0, min(cost*f.token, int64(due)*tick-at))
+	missing := max(0, b.full.Add(-back)-at)
+	return Verdict{Allowed: true, Remaining: f.remaining(missing), Reset: duration(missing)}
+}
+
 // remaining is how many tokens are there when so much is missing.
 func (f *Filling) remaining(missing int64) int64 { return max(0, (f.capacity-missing)/f.token) }
 

@@ -66,12 +66,15 @@ func (p *Pace) Take(s *PaceSettings, ease Ease, now time.Duration, cost int64) V
 	return v
 }
 
-// Return gives back what was taken for a request that did not come about: something
-// else has refused it. That it was asked for counts.
-func (p *Pace) Return(cost int64) {
+// Return gives back what was taken for a request that did not come about, as something
+// else has refused it, and tells what is there then. That it was asked for counts.
+func (p *Pace) Return(s *PaceSettings, ease Ease, cost int64) Verdict {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.tokens += float64(cost) // what is more than may be there is gone with the next Take
+	rate := p.rate(s, ease)
+	most := max(float64(s.Cost), rate*s.Burst.Seconds())
+	p.tokens = min(most, p.tokens+float64(cost))
+	return Verdict{Allowed: true, Remaining: int64(p.tokens), Reset: seconds((most - p.tokens) / rate)}
 }
 
 // Idle tells whether it is as good as a new one: nothing has come for so long that

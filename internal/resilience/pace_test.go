@@ -247,7 +247,9 @@ func TestPaceReturn(t *testing.T) {
 			if v := p.Take(s, easy, now, 1); !v.Allowed || v.Remaining < 4 {
 				t.Fatalf("after %v: %+v", now, v)
 			}
-			p.Return(1)
+			if v := p.Return(s, easy, 1); v.Remaining < 5 {
+				t.Fatalf("after %v, and a return: %+v", now, v)
+			}
 		}
 		now += time.Second
 	}

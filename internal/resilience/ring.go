@@ -1,6 +1,7 @@
 package resilience
 
 import (
+	"sort"
 	"sync"
 	"time"
 )
@@ -43,6 +44,22 @@ func (r *Ring) Take(q *Quota, now time.Duration, cost int64) Verdict {
 	return Verdict{Allowed: true, Remaining: q.Count - r.total, Reset: q.Per}
 }
 
+// Return gives back cost that was taken at a time for nothing, and tells what is there
+// then. What has left the window meanwhile has come back by itself.
+func (r *Ring) Return(q *Quota, now, at time.Duration, cost int64) Verdict {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now = r.forget(q, now)
+	if i := sort.Search(r.used, func(i int) bool { return r.at(i).last >= at }); i < r.used && at > now-q.Per {
+		g := r.at(i)
+		back := min(cost, g.n)
+		g.n -= back
+		r.total -= back
+		r.tidy(q, i)
+	}
+	return Verdict{Allowed: true, Remaining: max(0, q.Count-r.total), Reset: r.reset(q, now)}
+}
+
 // What follows, but for Fit and Empty, is called with mu held.
 
 func (r *Ring) at(i int) *group { return &r.groups[(r.first+i)&(len(r.groups)-1)] }
@@ -75,6 +92,33 @@ func (r *Ring) add(q *Quota, now time.Duration, cost int64) {
 	}
 	r.used++
 	*r.at(r.used - 1) = group{now, cost}
+}
+
+// tidy makes a group that has become small one with its neighbours, so that there are
+// never too many.
+func (r *Ring) tidy(q *Quota, i int) {
+	size := (q.Count + ringGroups - 1) / ringGroups
+	join := func(i int) bool {
+		if i < 0 || i+1 >= r.used || r.at(i).n+r.at(i+1).n > size {
+			return false
+		}
+		r.at(i + 1).n += r.at(i).n
+		r.remove(i)
+		return true
+	}
+	if join(i - 1) {
+		i--
+	}
+	if !join(i) && r.at(i).n == 0 {
+		r.remove(i)
+	}
+}
+
+func (r *Ring) remove(i int) {
+	for ; i < r.used-1; i++ {
+		*r.at(i) = *r.at(i + 1)
+	}
+	r.used--
 }
 
 // grow makes room for twice as many groups. It ends, since of two neighbours one is

@@ -96,24 +96,32 @@ func (p *pacing) status() *pipeline.AdaptiveRateStatus {
 
 // take asks an adaptive rate and then the limit. Where one of them refuses, the other
 // gives nothing; of two that allow it the tighter one is told.
-func (l *limiter) take(x *pipeline.Exchange, key, tier string, cost int64) ratelimit.Decision {
+func (l *limiter) take(x *pipeline.Exchange, key, tier string, cost int64) (verdict resilience.Verdict, p passed) {
 	if l.pacing == nil {
-		return l.limit.Take(x, key, tier, cost)
+		p.decision = l.limit.Take(x, key, tier, cost)
+		return p.decision.Verdict, p
 	}
 	_, instances, ok := l.limit.Store()
 	if !ok {
 		instances = 1
 	}
-	paced := l.pacing.pacer.Take(key, tier, l.pacing.ease(time.Now()), instances, cost)
-	if !paced.Allowed {
-		return ratelimit.Decision{Verdict: paced.Verdict}
+	p.paced = l.pacing.pacer.Take(key, tier, l.pacing.ease(time.Now()), instances, cost)
+	if !p.paced.Allowed {
+		return p.paced.Verdict, p
 	}
-	decision := l.limit.Take(x, key, tier, cost)
-	switch {
-	case !decision.Allowed:
-		paced.Return()
-	case !decision.Unknown && paced.Remaining < decision.Remaining:
-		decision.Verdict = paced.Verdict
+	p.decision = l.limit.Take(x, key, tier, cost)
+	if !p.decision.Allowed {
+		p.paced.Return()
 	}
-	return decision
+	verdict = p.tighter(p.decision.Verdict, p.paced.Verdict)
+	return verdict, p
+}
+
+// tighter is what clients are told of what a limit says, and an adaptive rate that has
+// allowed it.
+func (p *passed) tighter(limit, paced resilience.Verdict) resilience.Verdict {
+	if limit.Allowed && !p.decision.Unknown && paced.Remaining < limit.Remaining {
+		return paced
+	}
+	return limit
 }

@@ -75,9 +75,9 @@ type rateLimit struct {
 // Rate is the kind rate_limit: what comes too fast is 429 rate_limited. What is known
 // of each key outlives reloads.
 func Rate() pipeline.Kind {
-	return pipeline.NewKind("rate_limit", func() *RateOptions {
+	return pipeline.RoleOf(pipeline.NewKind("rate_limit", func() *RateOptions {
 		return &RateOptions{Algorithm: ratelimit.TokenBucket, Cost: 1, Store: config.Memory, Sync: syncExact, Mode: modeEnforce, MaxKeys: maxKeys}
-	}, validateRate, buildRate)
+	}, validateRate, buildRate), rateLimit.role)
 }
 
 func validateRate(o *RateOptions, report model.Report) rateLimit {
@@ -171,11 +171,29 @@ func buildRate(site *pipeline.Site, l rateLimit) pipeline.Middleware {
 
 func (g *rateStep) middleware(next pipeline.Handler) pipeline.Handler {
 	return pipeline.HandlerFunc(func(x *pipeline.Exchange) error {
-		if err := g.admit(x, keyOf(x, g.Keys), g.tier(x), g.Cost, g.Shadow); err != nil {
+		p, err := g.admit(x, keyOf(x, g.Keys), g.tier(x), g.Cost, g.Shadow)
+		if err != nil {
 			return err
 		}
-		return next.Serve(x)
+		if err = next.Serve(x); err != nil && p.decision.Allowed && refused(x, err) {
+			g.giveBack(x, &p)
+		}
+		return err
 	})
+}
+
+// refused tells whether a limit further in has refused an exchange, which costs nothing
+// then. Once an endpoint was asked it has cost what it costs.
+func refused(x *pipeline.Exchange, err error) bool {
+	if x.Attempts > 0 {
+		return false
+	}
+	switch pipeline.AsError(err).Word {
+	case pipeline.RateLimited, pipeline.LimitUnavailable, pipeline.Overloaded:
+		return true
+	default:
+		return false
+	}
 }
 
 // tier is the name of the exchange's tier, empty where it has none.
@@ -243,11 +261,29 @@ var (
 	errUnknown = errors.New("the store of the limit does not answer")
 )
 
+// passed is what an exchange that was let through has taken.
+type passed struct {
+	decision ratelimit.Decision
+	paced    ratelimit.Paced  // of the adaptive rate, where there is one
+	policy   *pipeline.Policy // that the client is told of; nil: of none
+}
+
+// giveBack gives back what an exchange has taken, as it was refused further in.
+func (l *limiter) giveBack(x *pipeline.Exchange, p *passed) {
+	verdict := l.limit.Return(x, &p.decision)
+	if l.pacing != nil {
+		verdict = p.tighter(verdict, p.paced.Return())
+	}
+	if p.policy != nil {
+		x.Stand(pipeline.Standing{Policy: p.policy, Remaining: verdict.Remaining, Reset: verdict.Reset, Returned: true})
+	}
+}
+
 // admit lets an exchange through, or returns 429 rate_limited; where nobody can tell,
 // 503 limit_unavailable.
-func (l *limiter) admit(x *pipeline.Exchange, key, tier string, cost int64, shadow bool) error {
-	verdict := l.take(x, key, tier, cost)
-	if verdict.StoreFailed {
+func (l *limiter) admit(x *pipeline.Exchange, key, tier string, cost int64, shadow bool) (p passed, err error) {
+	verdict, p := l.take(x, key, tier, cost)
+	if p.decision.StoreFailed {
 		l.failed()
 	}
 	if shadow {
@@ -256,31 +292,31 @@ func (l *limiter) admit(x *pipeline.Exchange, key, tier string, cost int64, shad
 		} else {
 			l.shadow()
 		}
-		return nil
+		return p, nil
 	}
-	if verdict.Unknown { // nothing is known that could be told
+	if p.decision.Unknown { // nothing is known that could be told
 		if verdict.Allowed {
 			l.allow()
-			return nil
+			return p, nil
 		}
 		l.deny()
-		return pipeline.NewError(pipeline.LimitUnavailable, errUnknown)
+		return p, pipeline.NewError(pipeline.LimitUnavailable, errUnknown)
 	}
-	policy := l.policy
+	p.policy = l.policy
 	if tier != "" {
 		if own, ok := l.tiers[tier]; ok {
-			policy = own
+			p.policy = own
 		}
 	}
-	x.Stand(pipeline.Standing{Policy: policy, Remaining: verdict.Remaining, Reset: verdict.Reset, Denied: !verdict.Allowed})
+	x.Stand(pipeline.Standing{Policy: p.policy, Remaining: verdict.Remaining, Reset: verdict.Reset, Denied: !verdict.Allowed})
 	if verdict.Allowed {
 		l.allow()
-		return nil
+		return p, nil
 	}
 	l.deny()
-	err := pipeline.NewError(pipeline.RateLimited, errTooFast)
-	err.Fields.Put(message.RetryAfter, strconv.FormatInt(max(1, pipeline.Seconds(verdict.Retry)), 10))
-	return err
+	refusal := pipeline.NewError(pipeline.RateLimited, errTooFast)
+	refusal.Fields.Put(message.RetryAfter, strconv.FormatInt(max(1, pipeline.Seconds(verdict.Retry)), 10))
+	return p, refusal
 }
 
 // Upstream returns what admits exchanges to an upstream that has a rate limit: nil, or
@@ -293,5 +329,8 @@ func Upstream(site *pipeline.Site, m *model.Upstream) func(x *pipeline.Exchange)
 	}
 	l := newLimiter(site.Leases, &settings, site.Decisions)
 	site.Show(name, func() pipeline.LimitStatus { return l.status(&settings, "upstream", modeEnforce) })
-	return func(x *pipeline.Exchange) error { return l.admit(x, "", "", 1, false) }
+	return func(x *pipeline.Exchange) error {
+		_, err := l.admit(x, "", "", 1, false)
+		return err
+	}
 }

@@ -75,5 +75,5 @@ if total + needed > count then
 end
 redis.call('LPUSH', list, text(total, count))
 redis.call('PEXPIRE', list, math.ceil(per / 1000) + 1000)
-if not ARGV[5] then return {passes, math.max(0, count - total), reset, retry} end
-return {passes, math.max(0, count - total), reset, retry, taken, math.min(again, retry + per / 100), now}
+if not ARGV[5] then return {passes, math.max(0, count - total), reset, retry, now} end
+return {passes, math.max(0, count - total), reset, retry, now, taken, math.min(again, retry + per / 100)}

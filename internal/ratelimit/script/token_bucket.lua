@@ -1,6 +1,6 @@
 -- A token bucket: what is left, when that was, and of which burst. What is refused
--- takes nothing. Returned: whether it passes, what remains, and in microseconds until
--- all is there again and until it would pass.
+-- takes nothing. Returned: whether it passes, what remains, in microseconds until all is
+-- there again and until it would pass, and when that was.
 -- With a most, a unit and a worth it takes a portion, as Strategy says.
 local count, per, burst, cost = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local most, unit, worth = tonumber(ARGV[5] or cost), tonumber(ARGV[6] or 1), tonumber(ARGV[7] or 1)
@@ -27,5 +27,5 @@ if passes == 1 or now < at then -- a clock that went back, as that of another se
   redis.call('HSET', KEYS[1], 'left', string.format('%.17g', left), 'at', string.format('%.0f', now), 'of', burst)
   redis.call('PEXPIRE', KEYS[1], math.ceil(reset / 1000) + 1000)
 end
-if not ARGV[5] then return {passes, math.floor(left), reset, retry} end
-return {passes, math.floor(left), reset, retry, taken, wait(worth), now}
+if not ARGV[5] then return {passes, math.floor(left), reset, retry, now} end
+return {passes, math.floor(left), reset, retry, now, taken, wait(worth)}
