@@ -77,6 +77,7 @@ func TestProblemsOfJWT(t *testing.T) {
 		more("claims_to_headers: {X-A: sub, x_a: sub}"):    "the field x_a is here twice",
 		more("required_claims: [a, a]"):                    "the claim a is here twice",
 		more("required_claims: {a: []}"):                   "a has no value that would do",
+		more("required_claims: {a: [b, '']}"):              "is empty",
 	} {
 		_, problems := b.resolve(options)
 		if len(problems) != 1 || !strings.Contains(problems[0], want) {

@@ -166,11 +166,11 @@ func TestWhoWaitsForACheckMayLeave(t *testing.T) {
 func TestVerifiedAreBounded(t *testing.T) {
 	p := newPasswords(1)
 	kept := p.digest(&attempt{hash: "hash", password: "kept"})
-	p.remember(&kept)
+	p.remember(kept)
 	for i := range 5 * mostVerified {
 		id := p.digest(&attempt{hash: "hash", password: fmt.Sprint(i)})
-		p.remember(&id)
-		if i%1000 == 0 && !p.known(&kept) {
+		p.remember(id)
+		if i%1000 == 0 && !p.known(kept) {
 			t.Fatalf("one that is asked for is forgotten after %d", i)
 		}
 	}

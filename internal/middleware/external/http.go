@@ -171,7 +171,8 @@ func (d *httpDecider) allowing(s *settings, response *http.Response) (*decision,
 			made.fleeting = true // as a cookie of one client
 		}
 	}
-	return made, made.identify(s.Consumer, s.Groups, response.Header.Values)
+	err := made.identify(s.Consumer, s.Groups, response.Header.Values)
+	return made, err
 }
 
 // unstorable tells whether a service forbids to remember an answer (RFC 9111 5.2.2).
