@@ -22,6 +22,7 @@ type bed struct {
 	t        *testing.T
 	kind     pipeline.Kind
 	dir      string // where files are that options name
+	id       string // of the route; empty: r
 	store    string // the address of the store main; empty: nothing is there
 	registry lease.Registry
 	handler  pipeline.Handler
@@ -52,7 +53,7 @@ func (b *bed) resolve(options string) (*model.Gateway, []string) {
 	result := config.Resolve([]config.Document{{Name: "it.yaml", Dir: b.dir, Data: []byte(`
 listeners: {web: {address: ":0"}}
 stores: {main: {redis: {address: "` + cmp.Or(b.store, "unix:"+filepath.Join(b.dir, "none")) + `"}}}
-routes: [{id: r, match: {path: /}, respond: {status: 200}, middleware: [{` + b.kind.Name + ": " + options + `}]}]
+routes: [{id: ` + cmp.Or(b.id, "r") + `, match: {path: /}, respond: {status: 200}, middleware: [{` + b.kind.Name + ": " + options + `}]}]
 `)}}, []config.Kind{half}, config.Environment{})
 	var problems []string
 	for _, p := range result.Problems {

@@ -44,7 +44,7 @@ type HMACKey struct {
 // NonceOptions are where nonces are kept that were used.
 type NonceOptions struct {
 	Store config.StoreName `config:"store" doc:"memory, or a store that all instances share" default:"memory"`
-	Max   *int             `config:"max" doc:"how many are kept in memory; past it no request passes until some have become too old to be used again" default:"1000000"`
+	Max   *int             `config:"max" doc:"how many are kept in memory for each key; past it none of its requests passes until some have become too old to be used again" default:"1000000"`
 }
 
 // SetDefaults keeps nonces in memory.
@@ -74,11 +74,33 @@ const usualBody = 1 << 20
 // HMAC is the kind hmac_auth: a request without a good signature (RFC 9421, by a shared
 // secret) is 401 unauthenticated. What is signed of a body is its digest (RFC 9530).
 func HMAC() pipeline.Kind {
-	return pipeline.NewKind("hmac_auth", func() *HMACOptions {
+	kind := pipeline.NewKind("hmac_auth", func() *HMACOptions {
 		return &HMACOptions{Algorithm: "hmac-sha256", Components: []string{"@method", "@path", "@query"}, ClockSkew: config.Duration(5 * time.Minute), MaxBody: usualBody}
 	}, validateHMAC, func(site *pipeline.Site, h *hmacAuth) pipeline.Middleware {
-		return (&hmacGate{h, newHash(h.Algorithm), newNonces(site, h.Nonce)}).middleware
+		return (&hmacGate{h, newHash(h.Algorithm), newNonces(site, h.Nonce, h.table)}).middleware
 	}).As(model.Authenticating)
+	return pipeline.Warn(kind, (*hmacAuth).warn)
+}
+
+// warn reports a signature that would do for other requests, too.
+func (h *hmacAuth) warn(report model.Report) {
+	has := func(components ...string) bool {
+		return slices.ContainsFunc(components, func(one string) bool { return slices.Contains(h.Components, one) })
+	}
+	var lacking []string
+	if !has("@method") {
+		lacking = append(lacking, "the method")
+	}
+	if !has("@path", "@request-target", "@target-uri") {
+		lacking = append(lacking, "the path")
+	}
+	if !has("@query", "@request-target", "@target-uri") {
+		lacking = append(lacking, "the query")
+	}
+	if lacking != nil {
+		report("components", "signatures need not cover "+strings.Join(lacking, ", ")+": whoever has seen one can ask for something else with it",
+			"list @method, and @path with @query, or @request-target, or @target-uri")
+	}
 }
 
 // newHash returns what makes the hashes of an algorithm.
@@ -112,8 +134,11 @@ func validateHMAC(o *HMACOptions, report model.Report) *hmacAuth {
 	if len(h.Components) == 0 {
 		report("components", "components is empty, so that a signature would do for any request", "leave it out for [@method, @path, @query]")
 	}
-	if h.ClockSkew < time.Second {
+	switch {
+	case h.ClockSkew < time.Second:
 		report("clock_skew", fmt.Sprintf("clock_skew must be at least 1s, not %v", o.ClockSkew), "signatures count whole seconds")
+	case h.ClockSkew > mostSkew:
+		report("clock_skew", "clock_skew must be at most "+config.Duration(mostSkew).String(), "set the clocks: for that long whoever has seen a request can send it again")
 	}
 	if o.Nonce != nil {
 		h.Nonce = validateNonce(o.Nonce, report)
@@ -144,6 +169,9 @@ func validateNonce(o *NonceOptions, report model.Report) *nonceSettings {
 
 // mostNonces is how many are kept where nothing is said.
 const mostNonces = 1_000_000
+
+// mostSkew bounds for how long a signature is good.
+const mostSkew = 24 * time.Hour
 
 // leastSecret is how many bytes a secret has at least.
 const leastSecret = 16

@@ -519,6 +519,7 @@ func TestHMACProblems(t *testing.T) {
 		"{keys: [" + key + "], components: [Date]}":                                "a component must be the name of a header field in lower case, or begin with @",
 		"{keys: [" + key + "], components: [date, date]}":                          "date is here twice (remove one of them)",
 		"{keys: [" + key + "], clock_skew: 500ms}":                                 "clock_skew must be at least 1s, not 500ms (signatures count whole seconds)",
+		"{keys: [" + key + "], clock_skew: 2000000h}":                              "clock_skew must be at most 24h (set the clocks: for that long whoever has seen a request can send it again)",
 		"{keys: [" + key + "], nonce: {max: 0}}":                                   "max must be at least 1, not 0",
 		"{keys: [" + key + "], nonce: {store: main, max: 9}}":                      "max is about memory, and the nonces are in the store main (remove it)",
 		"{keys: [" + key + "], nonce: {store: mian}}":                              `there is no store "mian" (did you mean "main"?)`,

@@ -25,6 +25,10 @@ func TestWarnings(t *testing.T) {
 		{JWT(), "{issuers: [{issuer: a,\n secret: \"${KEY}\"}]}", ""},
 		{HMAC(), "{keys: [{id: a,\n secret: " + jwtSecret + "}]}", "3:10: warning: secret is written down"},
 		{HMAC(), "{keys: [{id: a,\n secret: \"${KEY}\"}]}", ""},
+		{HMAC(), "{keys: [{id: a, secret: \"${KEY}\"}],\n components: ['@method']}", "3:14: warning: signatures need not cover the path, the query: whoever"},
+		{HMAC(), "{keys: [{id: a, secret: \"${KEY}\"}],\n components: ['@path']}", "3:14: warning: signatures need not cover the method, the query: whoever"},
+		{HMAC(), "{keys: [{id: a, secret: \"${KEY}\"}],\n components: ['@method', '@request-target']}", ""},
+		{HMAC(), "{keys: [{id: a, secret: \"${KEY}\"}],\n components: ['@method', '@target-uri']}", ""},
 	} {
 		kind := test.kind
 		half := config.Kind{Name: kind.Name, Options: kind.Options, Validate: kind.Validate, Role: kind.Role, Warn: kind.Warn}

@@ -2,10 +2,12 @@ package auth
 
 import (
 	"context"
+	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"sluice/internal/lease"
@@ -13,8 +15,8 @@ import (
 	"sluice/internal/store"
 )
 
-// nonceSettings are where nonces are kept, and for how long: until what has one could
-// not be used again anyway.
+// nonceSettings are where nonces are kept, and for how long at least: until what has one
+// could not be used again anyway.
 type nonceSettings struct {
 	Store string // a name of Gateway.Stores; empty: memory
 	Max   int    // in memory
@@ -27,51 +29,76 @@ type nonces interface {
 	use(x *pipeline.Exchange, key, nonce string, now time.Time) (fresh bool, err error)
 }
 
-// newNonces returns the nonces of a place in a chain; they outlive reloads. nil: they do
-// not matter.
-func newNonces(site *pipeline.Site, s *nonceSettings) nonces {
+// newNonces returns what has been used of some keys; it outlives reloads. It is of the
+// keys and not of a place in a chain: what is good in one place is good wherever else the
+// key is known, also where a reload puts it. nil: nonces do not matter.
+func newNonces(site *pipeline.Site, s *nonceSettings, keys map[string]hmacKey) nonces {
 	if s == nil {
 		return nil
 	}
+	life := lease.Acquire(site.Leases, "life of nonces\n"+s.Store, func() *longest { return &longest{} })
+	life.atLeast(s.Life)
 	for _, m := range site.Gateway.Stores {
 		if m.Name == s.Store {
-			sum := sha256.Sum256([]byte(site.Identity()))
-			return &sharedNonces{store.Acquire(site.Leases, m), "sluice:nonce:" + hex.EncodeToString(sum[:8]) + ":", s.Life}
+			shared := &sharedNonces{store.Acquire(site.Leases, m), life, map[string]string{}}
+			for id, key := range keys {
+				shared.prefixes[id] = "sluice:nonce:" + key.digest(id) + ":"
+			}
+			return shared
 		}
 	}
-	memory := lease.Acquire(site.Leases, "nonces\n"+site.Identity(), func() *ownNonces { return &ownNonces{} })
-	return &ownNoncesOf{memory, s}
+	own := &ownNoncesOf{s.Max, life, map[string]*ownNonces{}}
+	for id, key := range keys {
+		own.keys[id] = lease.Acquire(site.Leases, "nonces\n"+key.digest(id), func() *ownNonces { return &ownNonces{} })
+	}
+	return own
 }
 
-// used stands for a nonce of a key.
+// digest stands for a key with its id.
+func (k *hmacKey) digest(id string) string {
+	mac := hmac.New(sha256.New, k.secret)
+	mac.Write([]byte("nonces of " + id))
+	return hex.EncodeToString(mac.Sum(nil)[:16])
+}
+
+// longest is the longest time that any place asks for: a nonce that is used in one may
+// come again in another.
+type longest struct{ nanoseconds atomic.Int64 }
+
+func (l *longest) atLeast(d time.Duration) {
+	for {
+		was := l.nanoseconds.Load()
+		if int64(d) <= was || l.nanoseconds.CompareAndSwap(was, int64(d)) {
+			return
+		}
+	}
+}
+
+func (l *longest) get() time.Duration { return time.Duration(l.nanoseconds.Load()) }
+
+// used stands for a nonce.
 type used [sha256.Size]byte
 
-// usedOf puts the length of the key before it, so that no two pairs are one.
-func usedOf(key, nonce string) used {
-	return sha256.Sum256(append([]byte{byte(len(key)), byte(len(key) >> 8)}, key+nonce...))
-}
-
-// ownNonces are kept in memory, in two generations: the older one is dropped when each of
+// ownNonces are those of a key. They are kept in memory, in two generations: the older one is dropped when each of
 // its nonces has been there for a life.
 type ownNonces struct {
 	mu         sync.Mutex
 	young, old map[used]struct{}
-	began      time.Time     // young
-	life       time.Duration // the longest that was asked for
+	began      time.Time // young
 }
 
 var errNonces = errors.New("there is no room for more nonces")
 
-// use notes a nonce. Where there is no room it fails: to forget another one would let
-// that be used again.
-func (n *ownNonces) use(id used, now time.Time, s *nonceSettings) (fresh bool, err error) {
+// use notes a nonce for a life. Where most are there it fails: to forget another one
+// would let that be used again.
+func (n *ownNonces) use(nonce string, now time.Time, life time.Duration, most int) (fresh bool, err error) {
+	id := used(sha256.Sum256([]byte(nonce)))
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.life = max(n.life, s.Life)
 	switch age := now.Sub(n.began); {
-	case age >= 2*n.life:
+	case age >= 2*life:
 		n.young, n.old, n.began = map[used]struct{}{}, nil, now
-	case age >= n.life:
+	case age >= life:
 		n.young, n.old, n.began = map[used]struct{}{}, n.young, now
 	}
 	if _, ok := n.young[id]; ok {
@@ -80,40 +107,42 @@ func (n *ownNonces) use(id used, now time.Time, s *nonceSettings) (fresh bool, e
 	if _, ok := n.old[id]; ok {
 		return false, nil
 	}
-	if len(n.young)+len(n.old) >= s.Max {
+	if len(n.young)+len(n.old) >= most {
 		return false, errNonces
 	}
 	n.young[id] = struct{}{}
 	return true, nil
 }
 
-// ownNoncesOf are ownNonces with the settings of a snapshot.
+// ownNoncesOf are the ownNonces of keys by their ids, in one place of a chain.
 type ownNoncesOf struct {
-	*ownNonces
-	settings *nonceSettings
+	most int // of each key
+	life *longest
+	keys map[string]*ownNonces
 }
 
 func (n *ownNoncesOf) use(_ *pipeline.Exchange, key, nonce string, now time.Time) (fresh bool, err error) {
-	return n.ownNonces.use(usedOf(key, nonce), now, n.settings)
+	return n.keys[key].use(nonce, now, n.life.get(), n.most)
 }
 
 // sharedNonces are kept in a store.
 type sharedNonces struct {
-	store  *store.Store
-	prefix string
-	life   time.Duration
+	store    *store.Store
+	life     *longest
+	prefixes map[string]string // by ids of keys
 }
 
 // storePatience is how long a store may take.
 const storePatience = time.Second
 
 func (n *sharedNonces) use(x *pipeline.Exchange, key, nonce string, _ time.Time) (fresh bool, err error) {
-	id := usedOf(key, nonce)
+	sum := sha256.Sum256([]byte(nonce))
+	name := n.prefixes[key] + hex.EncodeToString(sum[:])
 	x.Wait(func() {
 		// A client that leaves does not end it: the nonce may be used already.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(x.Context()), storePatience)
 		defer cancel()
-		fresh, err = n.store.Redis.SetNX(ctx, n.prefix+hex.EncodeToString(id[:]), "", n.life).Result()
+		fresh, err = n.store.Redis.SetNX(ctx, name, "", n.life.get()).Result()
 	})
 	return fresh, err
 }

@@ -59,7 +59,7 @@ func TestNonceOnce(t *testing.T) {
 	var all sync.WaitGroup
 	for range 50 {
 		all.Go(func() {
-			if fresh, err := n.use(usedOf("k", "n"), signedAt, &nonceSettings{Max: 10, Life: time.Minute}); fresh && err == nil {
+			if fresh, err := n.use("n", signedAt, time.Minute, 10); fresh && err == nil {
 				passed.Add(1)
 			}
 		})
@@ -73,16 +73,16 @@ func TestNonceOnce(t *testing.T) {
 // TestNoncesAreKept for as long as they could be used, and not for good.
 func TestNoncesAreKept(t *testing.T) {
 	const life = time.Minute
-	s := &nonceSettings{Max: 1_000_000, Life: life}
+	const most = 1_000_000
 	n, last := &ownNonces{}, map[int]time.Duration{}
 	for i := range 2000 {
 		now := time.Duration(i) * time.Second
-		if fresh, err := n.use(usedOf("k", fmt.Sprint(i)), signedAt.Add(now), s); !fresh || err != nil {
+		if fresh, err := n.use(fmt.Sprint(i), signedAt.Add(now), life, most); !fresh || err != nil {
 			t.Fatal(i, fresh, err)
 		}
 		last[i] = now
 		for back := 0; back <= 60 && back <= i; back++ {
-			if fresh, err := n.use(usedOf("k", fmt.Sprint(i-back)), signedAt.Add(now), s); fresh || err != nil {
+			if fresh, err := n.use(fmt.Sprint(i-back), signedAt.Add(now), life, most); fresh || err != nil {
 				t.Fatalf("the nonce of %d s before passes again: %v", back, err)
 			}
 		}
@@ -90,7 +90,7 @@ func TestNoncesAreKept(t *testing.T) {
 			t.Fatalf("%d are kept", kept)
 		}
 	}
-	if fresh, _ := n.use(usedOf("k", "0"), signedAt.Add(time.Hour), s); !fresh || len(n.old) != 0 {
+	if fresh, _ := n.use("0", signedAt.Add(time.Hour), life, most); !fresh || len(n.old) != 0 {
 		t.Error("after a long time nothing is forgotten")
 	}
 }
@@ -153,9 +153,44 @@ func (s slow) Read(p []byte) (int, error) {
 	return n, err
 }
 
-func TestUsedOf(t *testing.T) {
-	if usedOf("a", "bc") == usedOf("ab", "c") {
-		t.Error("two pairs are one")
+// TestNoncesOfDigests: an id with a secret is told from any other, however they are
+// parted.
+func TestNoncesOfDigests(t *testing.T) {
+	seen := map[string]bool{}
+	for _, key := range [][2]string{{"a", "bc"}, {"ab", "c"}, {"a", "bd"}, {"b", "bc"}} {
+		seen[(&hmacKey{secret: []byte(key[1])}).digest(key[0])] = true
+	}
+	if len(seen) != 4 {
+		t.Errorf("%d digests of four keys", len(seen))
+	}
+}
+
+// TestNoncesElsewhere: what was used in one place is used in all that know the key, also
+// where a reload gives the place another name, and for as long as the most patient takes it.
+func TestNoncesElsewhere(t *testing.T) {
+	for where, more := range map[string]string{"memory": "", "a store": "store: main"} {
+		t.Run(where, func(t *testing.T) {
+			b := &bed{t: t, kind: HMAC(), store: redistest.Start(t).Address}
+			b.load(fmt.Sprintf(hmacOptions, ", clock_skew: 1h, nonce: {"+more+"}"))
+			b.id = "other"
+			b.load(fmt.Sprintf(hmacOptions, ", clock_skew: 10s, nonce: {"+more+"}"))
+			if _, err := b.at(nonced("one"), signedAt); err != nil {
+				t.Fatal(err)
+			}
+			b.id = ""
+			b.load(fmt.Sprintf(hmacOptions, ", clock_skew: 1h, nonce: {"+more+"}"))
+			for range 2 {
+				_, err := b.at(nonced("one"), signedAt.Add(30*time.Minute))
+				b.refused("once more", err, hmacChallenge)
+			}
+			// Another secret of the same name has nonces of its own.
+			options := `{keys: [{id: shop, secret: another-secret-of-a-shop}], nonce: {` + more + `}}`
+			b.load(options)
+			r := signing{key: "shop", secret: "another-secret-of-a-shop", params: `;nonce="one"`}.sign(request("/"))
+			if _, err := b.at(r, signedAt); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 
