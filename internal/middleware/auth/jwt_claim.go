@@ -92,7 +92,8 @@ func (i *Identity) UserOf(claims map[string]any) (*ClaimedUser, error) {
 	return user, nil
 }
 
-// textsOf are the members of a list, or the one of a text.
+// textsOf are the members of a list, or the one of a text. What is made of others, a list
+// within a list or an object, is no text.
 func textsOf(value any) []string {
 	list, ok := value.([]any)
 	if !ok && value != nil {
@@ -100,6 +101,10 @@ func textsOf(value any) []string {
 	}
 	var texts []string
 	for _, one := range list {
+		switch one.(type) {
+		case []any, map[string]any:
+			continue
+		}
 		if text := pipeline.ClaimText(one); text != "" {
 			texts = append(texts, text)
 		}

@@ -35,13 +35,15 @@ func TestJWTAlgorithms(t *testing.T) {
 }
 
 func TestPrincipalOfAToken(t *testing.T) {
-	claims := claimsOf(fields{"azp": "shop", "plan": fields{"tier": "gold"}, "groups": []any{"a", "b"}, "roles": "admin", "n": 12345678901234567})
+	claims := claimsOf(fields{"azp": "shop", "plan": fields{"tier": "gold"}, "groups": []any{"a", "b"}, "roles": "admin", "nested": []any{"a", []any{"admin"}, fields{"admin": true}, 7}, "n": 12345678901234567})
 	for options, want := range map[string]pipeline.Principal{
 		"":                       {Name: "u1", Groups: []string{"a", "b"}},
 		"consumer_claim: azp":    {Name: "shop", Groups: []string{"a", "b"}},
 		"consumer_claim: nobody": {Name: "", Groups: []string{"a", "b"}},
 		"tier_claim: plan.tier":  {Name: "u1", Tier: "gold", Groups: []string{"a", "b"}},
 		"groups_claim: roles":    {Name: "u1", Groups: []string{"admin"}},
+		"groups_claim: nested":   {Name: "u1", Groups: []string{"a", "7"}},
+		"groups_claim: plan":     {Name: "u1"},
 		"groups_claim: nothing":  {Name: "u1"},
 		"groups_claim: ''":       {Name: "u1"},
 		"consumer_claim: n":      {Name: "12345678901234567", Groups: []string{"a", "b"}},

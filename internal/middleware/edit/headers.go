@@ -42,7 +42,7 @@ type edits struct {
 // Headers is the kind headers: it sets, adds and removes fields of requests and
 // responses. What frames or routes a message is not among them.
 func Headers() pipeline.Kind {
-	return pipeline.NewKind("headers", func() *HeadersOptions { return &HeadersOptions{} },
+	return pipeline.RoleOf(pipeline.NewKind("headers", func() *HeadersOptions { return &HeadersOptions{} },
 		func(o *HeadersOptions, report model.Report) headers {
 			settings := headers{validate(&o.Request, "request", report), validate(&o.Response, "response", report)}
 			if settings.Request.empty() && settings.Response.empty() {
@@ -50,19 +50,40 @@ func Headers() pipeline.Kind {
 			}
 			return settings
 		},
-		func(_ *pipeline.Site, h headers) pipeline.Middleware { return h.middleware })
+		func(_ *pipeline.Site, h headers) pipeline.Middleware { return h.middleware }), headers.role)
+}
+
+// role is Telling where the request is told who the client is. The response is edited
+// after all of the chain.
+func (h headers) role() model.Role {
+	told := func(f model.FieldTemplate) bool {
+		return slices.ContainsFunc(f.Value.Parts, func(p model.TemplatePart) bool {
+			return p.Source == model.FromConsumer || p.Source == model.FromClaim
+		})
+	}
+	if slices.ContainsFunc(h.Request.Set, told) || slices.ContainsFunc(h.Request.Add, told) {
+		return model.Telling
+	}
+	return model.Plain
 }
 
 // refuse tells what is wrong with an edit of a field: nothing is accepted that
 // the gateway would undo. kind is set, add or remove.
+//
+// A field of a request that differs only by _ for - from one of those counts as it, as
+// some endpoints take it for that.
 func refuse(direction, kind, name string) (text, hint string) {
+	meant := name
+	if direction == "request" {
+		meant = strings.ReplaceAll(name, "_", "-")
+	}
 	switch {
 	case !httpguts.ValidHeaderFieldName(name):
 		return "the field name " + strconv.Quote(name) + " is not valid", "field names are letters, digits and -"
-	case message.Lookup(name).OfEngine(), direction == "request" && endsHere(name):
+	case message.Lookup(meant).OfEngine(), direction == "request" && endsHere(meant):
 		return "the field " + name + " belongs to the connection and cannot be edited", "leave it to the gateway"
 	case direction == "request":
-		return refuseRequest(kind, name)
+		return refuseRequest(kind, name, meant)
 	case message.Lookup(name) == message.XRequestID:
 		return name + " is set by the gateway and cannot be edited", "set another field to {request_id}"
 	}
@@ -79,8 +100,12 @@ func endsHere(name string) bool {
 	return strings.EqualFold(name, "HTTP2-Settings") || strings.EqualFold(name, "Proxy-Authentication-Info")
 }
 
-func refuseRequest(kind, name string) (text, hint string) {
-	switch message.Lookup(name) {
+// refuseRequest is refuse for requests, by the name that is meant.
+func refuseRequest(kind, name, meant string) (text, hint string) {
+	if meant != name && pipeline.GatewaySets(meant) {
+		return name + " would be taken for a field that the gateway sets", "write another name"
+	}
+	switch message.Lookup(meant) {
 	case message.Host:
 		return "Host is not edited by headers", "use the route's rewrite.host"
 	case message.XForwardedFor, message.XRealIP, message.Via:
@@ -101,6 +126,10 @@ func validate(e *Edits, path string, report model.Report) (out edits) {
 			report(where, text, hint)
 		}
 	}
+	same, why := strings.EqualFold, "case does not tell names apart"
+	if path == "request" { // where to set one drops what is alike
+		same, why = message.Alike, "neither case nor _ for - tells names apart"
+	}
 	templates := func(kind string, m config.Map[config.Template]) (list []model.FieldTemplate) {
 		for _, entry := range m {
 			where := path + "." + kind + "." + entry.Key
@@ -108,8 +137,8 @@ func validate(e *Edits, path string, report model.Report) (out edits) {
 			if text := entry.Value.String(); !httpguts.ValidHeaderFieldValue(text) {
 				report(where, "the value of "+entry.Key+" has a control character", "leave it out; a value is one line")
 			}
-			if kind == "set" && slices.ContainsFunc(list, func(f model.FieldTemplate) bool { return strings.EqualFold(f.Name, entry.Key) }) {
-				report(where, "the field "+entry.Key+" is set twice: case does not tell names apart", "keep one of them")
+			if kind == "set" && slices.ContainsFunc(list, func(f model.FieldTemplate) bool { return same(f.Name, entry.Key) }) {
+				report(where, "the field "+entry.Key+" is set twice: "+why, "keep one of them")
 			}
 			list = append(list, model.FieldTemplate{Name: entry.Key, Value: entry.Value.Template})
 		}

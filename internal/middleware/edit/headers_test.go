@@ -211,17 +211,26 @@ func TestControlCharactersInValuesOfErrors(t *testing.T) {
 
 func TestProblems(t *testing.T) {
 	gateways := " is set by the gateway and cannot be edited ("
+	alike := " would be taken for a field that the gateway sets (write another name)"
 	connection := " belongs to the connection and cannot be edited (leave it to the gateway)"
 	for options, want := range map[string]string{
 		"{request: {set: {X-A: one}}}":                    "",
 		"{response: {set: {Host: one}}}":                  "",
 		"{}":                                              "headers does nothing (name fields under request or response, in set, add or remove)",
 		"{request: {}}":                                   "headers does nothing (name fields under request or response, in set, add or remove)",
-		"{request: {set: {X-A: a, x-a: b}}}":              "the field x-a is set twice: case does not tell names apart (keep one of them)",
+		"{request: {set: {X-A: a, x-a: b}}}":              "the field x-a is set twice: neither case nor _ for - tells names apart (keep one of them)",
 		"{request: {set: {'X A': one}}}":                  `the field name "X A" is not valid (field names are letters, digits and -)`,
 		"{request: {set: {'': one}}}":                     `the field name "" is not valid (field names are letters, digits and -)`,
 		"{response: {add: {'X:': one}}}":                  `the field name "X:" is not valid (field names are letters, digits and -)`,
 		"{response: {remove: [X-A, 'ü']}}":                `the field name "ü" is not valid (field names are letters, digits and -)`,
+		"{request: {set: {X_Forwarded_For: a}}}":          "X_Forwarded_For" + alike,
+		"{request: {set: {X_Forwarded_Proto: a}}}":        "X_Forwarded_Proto" + alike,
+		"{request: {add: {x_real-ip: a}}}":                "x_real-ip" + alike,
+		"{request: {set: {Transfer_Encoding: chunked}}}":  "the field Transfer_Encoding" + connection,
+		"{request: {add: {Content_Length: '1'}}}":         "the field Content_Length" + connection,
+		"{response: {set: {X_Forwarded_For: a}}}":         "",
+		"{request: {set: {X-A: a, x_a: b}}}":              "the field x_a is set twice: neither case nor _ for - tells names apart (keep one of them)",
+		"{response: {set: {X-A: a, x_a: b}}}":             "",
 		"{request: {remove: [connection]}}":               "the field connection" + connection,
 		"{request: {set: {Content-Length: '1'}}}":         "the field Content-Length" + connection,
 		"{response: {set: {Transfer-Encoding: chunked}}}": "the field Transfer-Encoding" + connection,
