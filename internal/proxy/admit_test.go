@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"sluice/internal/lease"
 	"sluice/internal/model"
@@ -81,6 +82,48 @@ func TestAdmitElsewhere(t *testing.T) {
 				if inFlight, repeating := s.Group.Budget().Status(); inFlight != 0 || repeating != 0 {
 					t.Errorf("%d in flight, %d repeating", inFlight, repeating)
 				}
+			}
+		})
+	}
+}
+
+// TestAdmitBehindBreaker asks the limit of an upstream for nothing that does not reach it; a
+// probe that the limit refuses leaves its place to others.
+func TestAdmitBehindBreaker(t *testing.T) {
+	for _, scope := range []string{model.ScopeUpstream, model.ScopeEndpoint} {
+		synctest.Test(t, func(t *testing.T) {
+			breaker := breaking(scope)
+			breaker.OpenFor = time.Second
+			g := behindBreaker(t, breaker, nil, fails(0, pipeline.UpstreamReset, false), answers(0, 200))
+			asked, refuses := 0, false
+			g.Handler = proxy.New(g.route, []proxy.Side{{Group: g.group, Fallback: replying("instead"), Admit: func(*pipeline.Exchange) error {
+				if asked++; refuses {
+					return pipeline.NewError(pipeline.RateLimited, nil)
+				}
+				return nil
+			}}}, proxy.Gateway{})
+			g.fail(exchange(t.Context(), get("/")), pipeline.UpstreamReset, 502)
+			for range 3 {
+				if x := exchange(t.Context(), get("/")); g.Serve(x) != nil || x.Response.Status != 203 {
+					t.Errorf("%s: no fallback", scope)
+				}
+			}
+			if asked != 1 {
+				t.Errorf("%s: asked %d times", scope, asked)
+			}
+			time.Sleep(time.Second)
+			for refuses = true; asked < 4; {
+				x := exchange(t.Context(), get("/"))
+				g.fail(x, pipeline.RateLimited, 429)
+				if x.Attempts != 0 {
+					t.Errorf("%s: %d attempts", scope, x.Attempts)
+				}
+			}
+			refuses = false
+			g.pass(exchange(t.Context(), get("/")))
+			g.idle()
+			if s := g.group.Status(time.Now()).Endpoints[0]; s.Requests != 2 {
+				t.Errorf("%s: %d attempts are shown", scope, s.Requests)
 			}
 		})
 	}

@@ -15,6 +15,10 @@ func (f *forward) attempt(start time.Time) (begun bool, err error) {
 	if err := f.side.Group.Begin(&f.turn, f.x, f.tried, start); err != nil {
 		return false, err
 	}
+	if err := f.admitted(f.side); err != nil {
+		f.turn.Undo(start)
+		return false, err
+	}
 	f.x.Attempts++
 	if f.repeats != nil && f.side.Repeated != nil {
 		f.side.Repeated()

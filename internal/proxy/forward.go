@@ -26,6 +26,7 @@ type forward struct {
 	*destination
 	x      *pipeline.Exchange
 	side   *side // whose budget has the exchange in flight; nil: none's
+	asked  *side // which lets the exchange come; nil: none yet
 	forced bool  // the client has chosen the side
 	watch  pipeline.Watch
 	// request is what the first endpoint is asked. It does not change from then on:

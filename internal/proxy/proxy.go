@@ -30,9 +30,9 @@ type Side struct {
 	Weight  int
 	// Fallback serves while the upstream's circuit breaker is open; nil: nobody.
 	Fallback pipeline.Handler
-	// Admit is asked once for each exchange that comes to this side, before any
-	// attempt; its error ends the exchange, or keeps it on the side where it was. nil:
-	// all may come.
+	// Admit is asked once for each exchange that has found an endpoint on this side,
+	// before any attempt; its error ends the exchange, or keeps it on the side where it
+	// was. nil: all may come.
 	Admit func(x *pipeline.Exchange) error
 	// Repeated is told of each repetition, and Exhausted of each that the budget of
 	// the upstream forbade; nil: nobody.
@@ -72,9 +72,6 @@ func (d *destination) Serve(x *pipeline.Exchange) error {
 	x.Upstream, x.Version = s.Group.Name(), s.Version
 	if x.Request.Fields.Has(message.Via) && d.loops(x.Request.Fields) > maxLoops {
 		return pipeline.NewError(pipeline.LoopDetected, nil)
-	}
-	if err := s.admit(x); err != nil {
-		return err
 	}
 	f := newForward(d, x)
 	f.forced = forced

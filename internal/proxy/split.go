@@ -22,12 +22,18 @@ func newSide(s *Side) *side {
 	return &side{s, xxhash.Sum64String("side\n" + s.Group.Name() + "\n" + s.Version)}
 }
 
-// admit asks whether an exchange may come to the side.
-func (s *side) admit(x *pipeline.Exchange) error {
-	if s.Admit == nil {
+// admitted asks whether the exchange may come to a side, once.
+func (f *forward) admitted(s *side) error {
+	if f.asked == s {
 		return nil
 	}
-	return s.Admit(x)
+	if s.Admit != nil {
+		if err := s.Admit(f.x); err != nil {
+			return err
+		}
+	}
+	f.asked = s
+	return nil
 }
 
 // side chooses the upstream of an exchange: the version that the client asks for;

@@ -16,7 +16,7 @@ import (
 )
 
 // Turn is one attempt as it is counted at an endpoint. Begin starts it; then
-// comes one of Answered, Failed and Dropped, and End after all.
+// comes one of Answered, Failed and Dropped, and End after all; or Undo alone.
 type Turn struct {
 	Endpoint *Endpoint // nil: there is none, since Begin has failed
 	group    *Group
@@ -217,6 +217,13 @@ func (t *Turn) measure(now time.Time) {
 func (t *Turn) Dropped(now time.Time) {
 	t.whole.Drop(now)
 	t.own.Drop(now)
+}
+
+// Undo takes Begin back: no attempt was made.
+func (t *Turn) Undo(now time.Time) {
+	t.Dropped(now)
+	t.Endpoint.state.requests.Add(-1)
+	t.End()
 }
 
 // Broke notes that a response that was Answered ended before its time, by the
