@@ -107,7 +107,9 @@ func TestAllowedByHTTP(t *testing.T) {
 			})
 			m, _ := newBed(t).build(`{http: {url: "` + url + `", response_headers: [X-User, X-Role], client_headers: [Set-Cookie]}, consumer_header: X-User, groups_header: X-Groups}`)
 			x := asked(t.Context(), "GET /", append(test.client, "X-Kept: yes")...)
-			x.Request.Trailer = func() message.Fields { return message.Fields{{Name: "X_User", Value: "root"}, {Name: "X-Sum", Value: "1"}} }
+			x.Request.Trailer = func() message.Fields {
+				return message.Fields{{Name: "X_User", Value: "root"}, {Name: "X-Sum", Value: "1"}}
+			}
 			reached, err := serve(m, x, "X-Answer: 1")
 			if err != nil || reached == nil {
 				t.Fatal(err)
