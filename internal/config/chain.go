@@ -33,7 +33,7 @@ func ordered(links []link) []link {
 }
 
 // checkOrder reports what would let somebody pass whom the chain means to refuse, or the
-// other way round.
+// other way round, and what would go by who the client is and does not know.
 func (r *resolver) checkOrder(links []link) {
 	var answering *link
 	authenticated := false
@@ -43,6 +43,8 @@ func (r *resolver) checkOrder(links []link) {
 		case model.Plain, model.Outermost:
 		case model.Answering:
 			answering = l
+		case model.Telling:
+			r.checkTelling(l, authenticated, links[i+1:])
 		case model.Authenticating, model.Authorizing:
 			if answering != nil {
 				r.misplaced(l, fmt.Sprintf("%s stands behind %s, which may answer before it is asked", l.Kind, answering.Kind), "move it before "+answering.Kind)
@@ -51,6 +53,30 @@ func (r *resolver) checkOrder(links []link) {
 				r.misplaced(l, l.Kind+" would refuse everybody: nothing before it tells who the client is", "put before it what does, as jwt or api_key")
 			}
 			authenticated = authenticated || l.Role == model.Authenticating
+		}
+	}
+}
+
+// checkTelling looks at one that goes by who the client is. Where nobody tells on a
+// route, that may be meant: the same middleware may serve others, where somebody does.
+func (r *resolver) checkTelling(l *link, authenticated bool, behind []link) {
+	later := slices.IndexFunc(behind, func(other link) bool { return other.Role == model.Authenticating })
+	switch {
+	case authenticated:
+		r.told[l.place] = true
+	case later >= 0:
+		r.misplaced(l, fmt.Sprintf("%s goes by who the client is, which only %s behind it tells", l.Kind, behind[later].Kind), "move it behind "+behind[later].Kind)
+	default:
+		r.untold = append(r.untold, *l)
+	}
+}
+
+// warnUntold warns of those that go by who the client is, and stand on no route where
+// anybody tells.
+func (r *resolver) warnUntold() {
+	for _, l := range r.untold {
+		if !r.told[l.place] {
+			r.out.warn(l.place, l.Kind+" goes by who the client is, and nothing before it tells: all are nobody", "put before it what does, as jwt or api_key")
 		}
 	}
 }

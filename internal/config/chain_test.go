@@ -36,3 +36,25 @@ routes:
 		}
 	}
 }
+
+// TestChainThatTells warns of what goes by who the client is where nobody tells, but
+// not where the same one stands on a route where somebody does.
+func TestChainThatTells(t *testing.T) {
+	for global, want := range map[string]int{"[{tell: {}}]": 1, "[{who: {}}, {tell: {}}]": 0} {
+		resolved := config.Resolve([]config.Document{{Name: "a.yaml", Data: []byte(`
+listeners: {web: {address: "127.0.0.1:0"}}
+global: ` + global + `
+routes:
+  - {match: {path: /a}, respond: {status: 204}}
+  - {match: {path: /b}, respond: {status: 204}` + map[int]string{0: ", skip: [who]"}[want] + `}
+`)}}, testKinds(), testEnvironment(nil))
+		if len(resolved.Problems) != want || resolved.Gateway == nil {
+			t.Errorf("%s: %v", global, resolved.Problems)
+		}
+		for _, p := range resolved.Problems {
+			if !p.Warning || p.Line != 3 || p.Message != "tell goes by who the client is, and nothing before it tells: all are nobody" {
+				t.Errorf("%s: %v", global, p)
+			}
+		}
+	}
+}

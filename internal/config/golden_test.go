@@ -60,6 +60,7 @@ func testKinds() []config.Kind {
 		roleKind("front", model.Outermost),
 		roleKind("who", model.Authenticating),
 		roleKind("may", model.Authorizing),
+		roleKind("tell", model.Telling),
 		roleKind("answer", model.Answering),
 	}
 }

@@ -32,7 +32,7 @@ func Resolve(documents []Document, kinds []Kind, env Environment) Result {
 	r := &resolver{
 		out: newCollector(), kinds: kinds, stat: env.Stat,
 		listeners: map[string]place{}, stores: map[string]place{}, upstreams: map[string]*upstreamUse{}, gateway: &model.Gateway{},
-		filesSeen: map[string]bool{}, blocks: map[string]place{}, names: map[string]place{}, ids: map[string]place{},
+		filesSeen: map[string]bool{}, blocks: map[string]place{}, names: map[string]place{}, ids: map[string]place{}, told: map[place]bool{},
 	}
 	r.chains = chainBuilder{r: r, named: map[string]*definition{}, used: map[string]bool{}}
 	env = env.WithDefaults()
@@ -82,6 +82,8 @@ type resolver struct {
 	middlewareNames []string
 	chains          chainBuilder
 	global          []link
+	told            map[place]bool // which of those that go by who the client is know it on some route
+	untold          []link         // those that do not, on some route
 	ids             map[string]place
 	derived         []*model.Route // whose ids are derived
 }
@@ -163,6 +165,7 @@ func (r *resolver) resolve() {
 		r.routesOf(d)
 	}
 	r.nameRoutes()
+	r.warnUntold()
 	r.unused()
 	slices.SortStableFunc(r.gateway.Upstreams, func(a, b *model.Upstream) int { return boolInt(isURL(a.Name)) - boolInt(isURL(b.Name)) })
 }

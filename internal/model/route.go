@@ -144,6 +144,9 @@ const (
 	Authenticating
 	// Authorizing ones refuse by what an authenticating one before them has told.
 	Authorizing
+	// Telling ones refuse nobody for it, but count or tell by who the client is: before
+	// an authenticating one they would do so by nothing.
+	Telling
 	// Answering ones may answer in the place of the destination.
 	Answering
 )

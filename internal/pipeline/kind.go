@@ -79,6 +79,12 @@ func (k Kind) As(role model.Role) Kind {
 	return k
 }
 
+// RoleOf returns a kind with settings of type S whose role is by them.
+func RoleOf[S any](k Kind, role func(S) model.Role) Kind {
+	k.Role = func(s any) model.Role { return role(as[S](k.Name, s)) }
+	return k
+}
+
 // Warn returns a kind with settings of type S that reports what of them is odd.
 func Warn[S any](k Kind, warn func(S, model.Report)) Kind {
 	k.Warn = func(s any, report model.Report) { warn(as[S](k.Name, s), report) }

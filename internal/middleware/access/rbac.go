@@ -32,16 +32,17 @@ type rbac struct {
 // 403 forbidden.
 func RBAC() pipeline.Kind {
 	cel := newLanguage()
-	kind := pipeline.NewKind("rbac", func() *RBACOptions { return &RBACOptions{} },
+	return pipeline.RoleOf(pipeline.NewKind("rbac", func() *RBACOptions { return &RBACOptions{} },
 		func(o *RBACOptions, report model.Report) rbac { return validateRBAC(o, cel, report) },
-		func(_ *pipeline.Site, r rbac) pipeline.Middleware { return r.middleware })
-	kind.Role = func(settings any) model.Role {
-		if r, ok := settings.(rbac); ok && r.expression != nil && !r.expression.asksWho {
-			return model.Plain
-		}
-		return model.Authorizing
+		func(_ *pipeline.Site, r rbac) pipeline.Middleware { return r.middleware }), rbac.role)
+}
+
+// role is Authorizing unless an expression does not ask who the client is.
+func (r rbac) role() model.Role {
+	if r.expression != nil && !r.expression.asksWho {
+		return model.Plain
 	}
-	return kind
+	return model.Authorizing
 }
 
 func validateRBAC(o *RBACOptions, cel language, report model.Report) rbac {

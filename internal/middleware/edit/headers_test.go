@@ -23,7 +23,7 @@ func resolve(options string) (*model.Route, []string) {
 listeners: {web: {address: ":0"}}
 admin: {address: "127.0.0.1:0"}
 routes: [{id: r, match: {path: "/{id}/{rest...}"}, respond: {status: 200}, middleware: [{headers: ` + options + `}]}]
-`)}}, []config.Kind{{Name: kind.Name, Options: kind.Options, Validate: kind.Validate}}, config.Environment{})
+`)}}, []config.Kind{{Name: kind.Name, Options: kind.Options, Validate: kind.Validate, Role: kind.Role}}, config.Environment{})
 	var problems []string
 	for _, p := range result.Problems {
 		text := p.Message
@@ -104,6 +104,23 @@ func TestEdits(t *testing.T) {
 				t.Errorf("the response has %s, the request\n%s", text(x.Response.Fields), diff)
 			}
 		})
+	}
+}
+
+// TestRole: who is to be told who the client is stands behind what finds out.
+func TestRole(t *testing.T) {
+	for options, want := range map[string]model.Role{
+		"{request: {set: {X-A: '{client_ip}'}}}":    model.Plain,
+		"{request: {set: {X-A: 'a{consumer}'}}}":    model.Telling,
+		"{request: {add: {X-A: '{claim.sub}'}}}":    model.Telling,
+		"{response: {set: {X-A: '{consumer}'}}}":    model.Plain,
+		"{request: {set: {X-A: '{{consumer}}'}}}":   model.Plain,
+		"{request: {remove: [X-A, X-B, consumer]}}": model.Plain,
+	} {
+		route, problems := resolve(options)
+		if route == nil || route.Chain[0].Role != want {
+			t.Errorf("%s: %v", options, problems)
+		}
 	}
 }
 
