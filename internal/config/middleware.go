@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 
 	"go.yaml.in/yaml/v3"
@@ -102,7 +103,10 @@ func (m *definition) options(d *decoder, kind Kind, n *yaml.Node) {
 	outer := d.names
 	d.names = nil
 	n, ok := d.follow(n)
-	if ok && !isNullNode(n) { // a kind without options may stand alone
+	switch {
+	case ok && isNullNode(n): // a kind that needs no options may stand alone
+		d.needed(n, d.typeOf(reflect.TypeOf(options).Elem()), nil)
+	case ok:
 		d.into(n, options)
 	}
 	m.names, d.names = d.names, outer

@@ -44,6 +44,10 @@ func (r *resolver) storesOf(d *document) {
 		if r.stores[e.Key] != e.key || e.Value.broken || e.Value.src == nil {
 			continue
 		}
+		if e.Key == string(Memory) || e.Key == string(InCookie) {
+			r.out.add(e.key, fmt.Sprintf("a store cannot be named %s: store: %s means none", e.Key, e.Key), "give it another name")
+			continue
+		}
 		if e.Value.Redis == nil {
 			r.out.add(e.Value.place, fmt.Sprintf("the store %s does not say what it is", e.Key), "write redis: {address: HOST:6379}")
 			continue

@@ -35,3 +35,18 @@ routes: [{match: {path: /}, respond: {status: 204}}]
 		t.Error(diff)
 	}
 }
+
+// TestStoresNamedAsNone are refused: whoever names them would not get them.
+func TestStoresNamedAsNone(t *testing.T) {
+	for _, name := range []string{"memory", "cookie"} {
+		result := config.Resolve([]config.Document{{Name: "sluice.yaml", Data: []byte(`
+listeners: {web: {address: ":8080"}}
+stores: {` + name + `: {redis: {address: "redis.test:6379"}}}
+routes: [{match: {path: /}, respond: {status: 204}}]
+`)}}, nil, config.Environment{})
+		want := "a store cannot be named " + name + ": store: " + name + " means none"
+		if result.Gateway != nil || len(result.Problems) != 1 || result.Problems[0].Message != want || result.Problems[0].Line != 3 {
+			t.Errorf("%s: %v", name, result.Problems)
+		}
+	}
+}

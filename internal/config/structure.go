@@ -144,8 +144,14 @@ func (d *decoder) structure(n *yaml.Node, v reflect.Value, info *structType) {
 		d.field(p, v.Field(f.index), f)
 		d.path = d.path[:len(d.path)-1]
 	}
+	d.needed(n, info, given)
+}
+
+// needed reports the keys that a block must have and has not: of all those of info, given
+// are there. Without given none is.
+func (d *decoder) needed(n *yaml.Node, info *structType, given []*yaml.Node) {
 	for i := range info.fields {
-		if f := &info.fields[i]; f.required && given[i] == nil {
+		if f := &info.fields[i]; f.required && (given == nil || given[i] == nil) {
 			where := "the document"
 			if len(d.path) > 0 {
 				where = d.name()

@@ -74,7 +74,7 @@ func validateConcurrency(o *ConcurrencyOptions, report model.Report) concurrency
 		}
 	}
 	least("queue", o.Queue, 0)
-	least("max_keys", o.MaxKeys, 1)
+	validateMaxKeys(o.MaxKeys, report)
 	switch {
 	case o.Max != nil:
 		l.Max = *o.Max

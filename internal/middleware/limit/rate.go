@@ -98,12 +98,20 @@ func validateRate(o *RateOptions, report model.Report) rateLimit {
 		report("tier_by", "tier_by names a tier, and there are no tiers", "define them under tiers, or remove it")
 	}
 	l.store(o, report)
-	if o.MaxKeys < 1 {
-		report("max_keys", fmt.Sprintf("max_keys must be at least 1, not %d", o.MaxKeys), "")
+	validateMaxKeys(o.MaxKeys, report)
+	validateName(o.Name, report)
+	faulty := false
+	l.Quota = l.quota("", o.Rate, o.Burst, func(key, message, hint string) {
+		faulty = true
+		report(key, message, hint)
+	})
+	if !faulty { // else there is no rate that floor and ceiling could be held to
+		l.Adaptive = validateAdaptive(o.Adaptive, l.Quota, report)
 	}
-	l.Quota = l.quota("", o.Rate, o.Burst, report)
-	l.Adaptive = validateAdaptive(o.Adaptive, l.Quota, report)
 	for _, t := range o.Tiers {
+		if t.Key == "" {
+			report("tiers", "a tier has an empty name, as who has none", "give it a name, or write its numbers as those of the limit")
+		}
 		l.Tiers = append(l.Tiers, ratelimit.Tier{Name: t.Key, Quota: l.quota("tiers."+t.Key+".", t.Value.Rate, t.Value.Burst, report)})
 	}
 	return l
