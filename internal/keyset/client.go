@@ -2,7 +2,6 @@ package keyset
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -39,17 +38,9 @@ type client struct {
 // newClient returns the client of settings, which were checked. It keeps no connection:
 // one in ten minutes is no cost.
 func newClient(s Settings) *client {
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if s.CA != "" {
-		pool, fault := pemfile.Authorities([]byte(s.CA))
-		if fault != nil {
-			panic("BUG: the authorities were not checked: " + fault.String())
-		}
-		config.RootCAs = pool.CertPool
-	}
 	transport := &http.Transport{
 		DialContext:            (&net.Dialer{Timeout: fetchTime}).DialContext,
-		TLSClientConfig:        config,
+		TLSClientConfig:        (&pemfile.Client{CA: s.CA}).Config(),
 		DisableKeepAlives:      true,
 		ForceAttemptHTTP2:      true,
 		MaxResponseHeaderBytes: largestHead,

@@ -9,6 +9,7 @@ import (
 
 	"sluice/internal/config"
 	"sluice/internal/model"
+	"sluice/internal/pemfile"
 	"sluice/internal/pipeline"
 )
 
@@ -76,24 +77,17 @@ type httpSettings struct {
 	Told        []string // fields of the request, Authorization and Cookie among them
 	ToUpstream  []string
 	ToClient    []string
-	TLS         *tlsSettings // nil: the system's authorities
-	Description string       // for the log: no query, no secret
+	TLS         *pemfile.Client // nil: the system's authorities
+	Description string          // for the log: no query, no secret
 }
 
 type grpcSettings struct {
 	Address    string
-	TLS        *tlsSettings // nil: in clear
+	TLS        *pemfile.Client // nil: in clear
 	Extensions []extension
 }
 
 type extension struct{ Name, Value string }
-
-// tlsSettings are PEM texts; empty ones stand for the system's authorities, and for no
-// certificate.
-type tlsSettings struct {
-	CA, Cert, Key string
-	ServerName    string
-}
 
 type cacheSettings struct {
 	TTL time.Duration

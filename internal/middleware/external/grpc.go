@@ -76,7 +76,7 @@ func (d *grpcDecider) connect() (*grpc.ClientConn, error) {
 	}
 	security := insecure.NewCredentials()
 	if d.TLS != nil {
-		security = credentials.NewTLS(d.TLS.config())
+		security = credentials.NewTLS(d.TLS.Config())
 	}
 	target := "dns:///" + d.Address
 	if strings.HasPrefix(d.Address, "unix:") {

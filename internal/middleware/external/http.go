@@ -45,7 +45,7 @@ func newHTTPDecider(s *httpSettings, timeout time.Duration) *httpDecider {
 		IdleConnTimeout:        55 * time.Second,
 		DisableCompression:     true, // a body passes as it comes
 		MaxResponseHeaderBytes: largestHead,
-		TLSClientConfig:        s.TLS.config(),
+		TLSClientConfig:        s.TLS.Config(),
 	}
 	client := &http.Client{
 		Transport:     transport,

@@ -106,11 +106,11 @@ func validateGRPC(o *GRPCOptions, report model.Report) *grpcSettings {
 	return s
 }
 
-func validateTLS(key string, o *TLSOptions, report model.Report) *tlsSettings {
+func validateTLS(key string, o *TLSOptions, report model.Report) *pemfile.Client {
 	if o == nil {
 		return nil
 	}
-	s := &tlsSettings{ServerName: o.ServerName}
+	s := &pemfile.Client{ServerName: o.ServerName}
 	if o.CA != nil {
 		s.CA = string(o.CA.Data)
 		if _, fault := pemfile.Authorities(o.CA.Data); fault != nil {

@@ -2,7 +2,6 @@ package login
 
 import (
 	"context"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -121,20 +120,12 @@ type round struct {
 }
 
 func newProvider(s providerSettings, registry *lease.Registry, log *slog.Logger) *provider {
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if s.CA != "" {
-		pool, fault := pemfile.Authorities([]byte(s.CA))
-		if fault != nil {
-			panic("BUG: the authorities were not checked: " + fault.String())
-		}
-		config.RootCAs = pool.CertPool
-	}
 	return &provider{
 		settings: s, registry: registry, log: log.With("issuer", s.Issuer),
 		http: &http.Client{
 			Transport: &http.Transport{
 				DialContext:            (&net.Dialer{Timeout: askTime}).DialContext,
-				TLSClientConfig:        config,
+				TLSClientConfig:        (&pemfile.Client{CA: s.CA}).Config(),
 				ForceAttemptHTTP2:      true,
 				MaxResponseHeaderBytes: 64 << 10,
 				MaxIdleConnsPerHost:    16,
