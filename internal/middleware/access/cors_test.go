@@ -200,11 +200,17 @@ func TestCORSProblems(t *testing.T) {
 		`{origins: ["http://app.test:443"]}`:                               "",
 		`{origins: ["*"], credentials: true}`:                              "it.yaml:3:97: origins[0] is *: pages of anybody may ask, and with credentials that gives them whatever users may see (name the origins, or leave credentials out)",
 		`{origins: ["null"], credentials: true}`:                           "origins[0] is null, which every page can make itself by a sandboxed frame, and with credentials",
-		`{origins: [{regex: '.*'}], credentials: true}`:                    "origins[0] matches the origin of anybody, and with credentials",
+		`{origins: [{regex: '.*'}], credentials: true}`:                    "origins[0] matches the origin of anybody, as https://any.invalid, and with credentials",
 		`{origins: [{regex: 'https://.+'}], credentials: true}`:            "origins[0] matches the origin of anybody",
 		`{origins: [{regex: 'https://.*example'}], credentials: true}`:     "origins[0] matches the origin of anybody",
 		`{origins: [{regex: '.*'}]}`:                                       "",
 		`{origins: [{regex: 'https://.*\.app\.test'}], credentials: true}`: "",
+		`{origins: ["https://*.com"], credentials: true}`:                  "origins[0] is all of com, where anybody may have a name, and with credentials",
+		`{origins: ["https://*.co.uk:8443"], credentials: true}`:           "origins[0] is all of co.uk",
+		`{origins: ["https://*.github.io"], credentials: true}`:            "origins[0] is all of github.io",
+		`{origins: ["https://*.com"]}`:                                     "",
+		`{origins: ["http://*.localhost:3000"], credentials: true}`:        "",
+		`{origins: ["https://*.example.co.uk"], credentials: true}`:        "",
 		`{origins: [{regex: '('}]}`:                                        "regex is no regular expression (RE2): missing closing )",
 		`{origins: [{regex: 'a)|(b'}]}`:                                    "regex is no regular expression",
 		`{origins: [{regex: ''}]}`:                                         "regex is empty",
@@ -233,6 +239,41 @@ func BenchmarkCORS(b *testing.B) {
 	for b.Loop() {
 		if err := h.Serve(x); err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+// TestRegexOfStrangers: with credentials no regex is taken that pages of others match,
+// too.
+func TestRegexOfStrangers(t *testing.T) {
+	for regex, origin := range map[string]string{
+		`.*example\.com`:                           "https://evilexample.com",
+		`https://.*example\.com`:                   "https://evilexample.com",
+		`https?://.*\.com`:                         "http://evil.com",
+		`https://[^.]+\.co\.uk`:                    "https://evil.co.uk",
+		`https://[a-z0-9-]*example\.com`:           "https://evilexample.com",
+		`https://(\w+|[0-9])example\.com`:          "https://evilexample.com",
+		`https://(.*)?example\.com`:                "https://evilexample.com",
+		`https://app.example\.com`:                 "https://appeexample.com",
+		`https://a\.example\.com|https://b.+\.com`: "https://bevil.com",
+		`https://example\.com.*`:                   "https://example.comevil",
+		`https://(?:.*)example\.com(:[0-9]+)?`:     "https://evilexample.com",
+		`(?i)HTTPS://.{3,9}EXAMPLE\.COM`:           "https://evilexample.com",
+	} {
+		_, _, problems := built(access.CORS(), "{origins: [{regex: '"+regex+"'}], credentials: true}")
+		if len(problems) != 1 || !strings.Contains(problems[0], "matches the origin of anybody, as "+origin+", ") {
+			t.Errorf("%s: %q", regex, problems)
+		}
+		if _, _, problems = built(access.CORS(), "{origins: [{regex: '"+regex+"'}]}"); problems != nil {
+			t.Errorf("%s without credentials: %q", regex, problems)
+		}
+	}
+	for _, regex := range []string{
+		`https://.*\.example\.com`, `https://([a-z0-9-]+\.)*example\.com`, `https://([a-z]+\.)?example\.co\.uk(:[0-9]+)?`, `https://app[0-9]+\.example\.com`,
+		`https://a\.test|https://b\.test`, `https?://(shop|blog)\.example\.(com|org)`, `http://localhost(:[0-9]{1,5})?`, `app://[a-z]+`, `https://[^.]+\.intern`,
+	} {
+		if _, _, problems := built(access.CORS(), "{origins: [{regex: '"+regex+"'}], credentials: true}"); problems != nil {
+			t.Errorf("%s: %q", regex, problems)
 		}
 	}
 }

@@ -75,10 +75,9 @@ func newLanguage() language {
 // expression is a checked expression, safe for concurrent use.
 type expression struct {
 	program cel.Program
+	text    string
 	// asksWho: it looks at who the client is.
 	asksWho bool
-	// asksHeaders: what is wrong at run time may quote a credential.
-	asksHeaders bool
 }
 
 // mistake is what is wrong with an expression, as a clause, and how to mend it.
@@ -105,13 +104,11 @@ func (l language) compile(text string) (*expression, *mistake) {
 	if err != nil {
 		return nil, &mistake{"cannot be used: " + err.Error(), ""}
 	}
-	e := &expression{program: program}
+	e := &expression{program: program, text: text}
 	for _, reference := range ast.NativeRep().ReferenceMap() {
 		switch reference.Name {
 		case varClaims, varConsumer, varTier, varGroups:
 			e.asksWho = true
-		case varHeaders:
-			e.asksHeaders = true
 		}
 	}
 	return e, nil
@@ -133,21 +130,31 @@ func mistakeOf(issues *cel.Issues) *mistake {
 	return &mistake{fmt.Sprintf("has a mistake at %d:%d of its text: %s", first.Location.Line(), first.Location.Column()+1, message), hint}
 }
 
-var errDenied = errors.New("the expression does not allow it")
+var (
+	errDenied     = errors.New("the expression does not allow it")
+	errEvaluation = errors.New("the expression cannot be evaluated for this request")
+)
 
 // allows evaluates the expression; nil: it is true. What cannot be evaluated is not
 // allowed.
 func (e *expression) allows(vars cel.Activation) error {
 	result, _, err := e.program.Eval(vars)
 	switch {
-	case err != nil && e.asksHeaders:
-		return errors.New("the expression cannot be evaluated for this request")
+	case err != nil && e.says(err):
+		return fmt.Errorf("%w: %w", errEvaluation, err)
 	case err != nil:
-		return fmt.Errorf("the expression cannot be evaluated for this request: %w", err)
+		return errEvaluation
 	case result != types.True:
 		return errDenied
 	}
 	return nil
+}
+
+// says tells whether what is wrong at run time has nothing of a request in it, which may
+// be a credential or what a claim says of somebody, but is of the expression's own text.
+func (e *expression) says(err error) bool {
+	key, missing := strings.CutPrefix(err.Error(), "no such key: ")
+	return missing && strings.Contains(e.text, key) || strings.HasPrefix(err.Error(), "no such overload")
 }
 
 // likely tells how large the parts of a request are, to estimate costs at load.

@@ -148,12 +148,38 @@ func TestCostAtRunTime(t *testing.T) {
 	}
 }
 
+// TestFieldsThatAreAlike are one to an expression, as they are to endpoints that make
+// variables of them.
+func TestFieldsThatAreAlike(t *testing.T) {
+	for allow, want := range map[string]bool{
+		`request.headers["X-Tenant"] == "a"`:                       false,
+		`request.headers["X-Tenant"] == "a,b,c"`:                   true,
+		`request.headers["x_tenant"] == "a,b,c"`:                   true,
+		`request.headers["x-other-name"] == "d"`:                   true,
+		`request.headers["x-tenants"] == "a"`:                      false,
+		`size(request.headers) == 2`:                               true,
+		`request.headers.exists(name, name == "x-other-name")`:     true,
+		`request.headers.exists_one(name, name.contains("enant"))`: true,
+	} {
+		m, _, problems := built(access.RBAC(), "{allow: '"+allow+"'}")
+		if problems != nil {
+			t.Fatal(allow, problems)
+		}
+		if passes(t, m, asked(t, "GET /1", "X-Tenant: a", "X_Tenant: b", "x-tenant: c", "X_Other-Name: d")) != want {
+			t.Errorf("%s: %v", allow, !want)
+		}
+	}
+}
+
 // TestErrorsKeepSecrets quotes nothing of an expression's failure where that may have
 // a credential in it.
 func TestErrorsKeepSecrets(t *testing.T) {
 	for allow, want := range map[string]string{
 		`int(request.headers.authorization) == 1`: "forbidden: the expression cannot be evaluated for this request",
 		`claims.missing == 1`:                     "forbidden: the expression cannot be evaluated for this request: no such key: missing",
+		`params[claims.sub] == "1"`:               "forbidden: the expression cannot be evaluated for this request",
+		`int(claims.sub) == 1`:                    "forbidden: the expression cannot be evaluated for this request",
+		`claims.sub + 1 == 2`:                     "forbidden: the expression cannot be evaluated for this request: no such overload",
 		`claims.sub == "x"`:                       "forbidden: the expression does not allow it",
 	} {
 		m, _, problems := built(access.RBAC(), "{allow: '"+allow+"'}")

@@ -68,8 +68,8 @@ func (c *cors) origin(path string, o *config.TextOrRegex, report model.Report) {
 	}
 	switch {
 	case o.Regex != nil:
-		if slices.ContainsFunc(strangers[:], o.Regex.MatchString) {
-			open(path + " matches the origin of anybody")
+		if origin := stranger(o.Regex.Regexp); origin != "" {
+			open(path + " matches the origin of anybody, as " + origin)
 		}
 		c.Regexes = append(c.Regexes, o.Regex.Regexp)
 	case o.Text == anything:
@@ -79,14 +79,14 @@ func (c *cors) origin(path string, o *config.TextOrRegex, report model.Report) {
 		open(path + " is null, which every page can make itself by a sandboxed frame")
 		c.Exact = append(c.Exact, o.Text)
 	case o.Text != "":
-		c.named(path, o.Text, report)
+		c.named(path, o.Text, open, report)
 	default:
 		report(path, path+" is neither a text nor a regex", "write https://app.example.com, or {regex: …}")
 	}
 }
 
 // named takes an origin that is written out, or all below a host.
-func (c *cors) named(path, text string, report model.Report) {
+func (c *cors) named(path, text string, open func(what string), report model.Report) {
 	scheme, rest, ok := strings.Cut(text, "://")
 	host, below := strings.CutPrefix(rest, "*.")
 	u, err := url.Parse(strings.ToLower(scheme) + "://" + strings.ToLower(host))
@@ -101,6 +101,9 @@ func (c *cors) named(path, text string, report model.Report) {
 	case u.Scheme == "https" && u.Port() == "443", u.Scheme == "http" && u.Port() == "80":
 		report(path, fmt.Sprintf("%s has the port that browsers leave out", path), "remove :"+u.Port())
 	case below:
+		if anybodys(u.Hostname()) {
+			open(path + " is all of " + u.Hostname() + ", where anybody may have a name")
+		}
 		c.Below = append(c.Below, suffix{u.Scheme + "://", "." + u.Host})
 	default:
 		c.Exact = append(c.Exact, bare)

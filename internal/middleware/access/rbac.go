@@ -51,7 +51,7 @@ func validateRBAC(o *RBACOptions, cel language, report model.Report) rbac {
 	case o.Allow == nil && o.Roles == nil:
 		report("", "rbac says neither which roles may pass nor what it allows", "write roles: […], or allow: with an expression")
 	case o.Allow != nil && o.Roles != nil:
-		report("allow", "rbac has both roles and allow", "ask for the role in the expression: \"admin\" in claims.roles")
+		report("allow", "rbac has both roles and allow", "ask for the role in the expression: type(claims.roles) == list && \"admin\" in claims.roles")
 	case o.Allow != nil:
 		r.compile(*o.Allow, cel, report)
 	case len(o.Roles) == 0:

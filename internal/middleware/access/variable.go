@@ -72,8 +72,9 @@ func params(x *pipeline.Exchange) map[string]string {
 }
 
 // headers are the fields of a request as a map of CEL: the values of a name that is
-// there several times have commas between them. A look-up, which is what nearly all
-// expressions do, makes no map.
+// there several times have commas between them. - and _ are one, as to endpoints that
+// make variables of names: nothing gets past an expression by the other. A look-up,
+// which is what nearly all expressions do, makes no map.
 type headers struct{ fields message.Fields }
 
 // Find is the value of a name, whose case does not matter.
@@ -82,33 +83,27 @@ func (h headers) Find(key ref.Val) (ref.Val, bool) {
 	if !ok {
 		return types.MaybeNoSuchOverloadErr(key), false
 	}
-	value, there := h.fields.Find(string(name))
+	value, there := "", false
+	for i := range h.fields {
+		switch f := &h.fields[i]; {
+		case !message.Alike(f.Name, string(name)):
+		case there:
+			value += "," + f.Value
+		default:
+			value, there = f.Value, true
+		}
+	}
 	if !there {
 		return nil, false
 	}
-	if values := h.joined(string(name)); values != "" {
-		value = values
-	}
 	return types.String(value), true
-}
-
-// joined are the values of a name that is there more than once, and else nothing.
-func (h headers) joined(name string) string {
-	var values []string
-	for value := range h.fields.Values(name) {
-		values = append(values, value)
-	}
-	if len(values) < 2 {
-		return ""
-	}
-	return strings.Join(values, ",")
 }
 
 // all is the map that the fields are.
 func (h headers) all() traits.Mapper {
 	m := make(map[string]string, len(h.fields))
 	for i := range h.fields {
-		name := strings.ToLower(h.fields[i].Name)
+		name := strings.ReplaceAll(strings.ToLower(h.fields[i].Name), "_", "-")
 		if before, there := m[name]; there {
 			m[name] = before + "," + h.fields[i].Value
 		} else {
@@ -142,7 +137,7 @@ func (h headers) Contains(key ref.Val) ref.Val {
 // Size is the number of names.
 func (h headers) Size() ref.Val { return h.all().Size() }
 
-// Iterator goes through the names, in lower case.
+// Iterator goes through the names, in lower case and with -.
 func (h headers) Iterator() traits.Iterator { return h.all().Iterator() }
 
 // Equal compares it as a map.
