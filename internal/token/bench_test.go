@@ -30,7 +30,7 @@ func BenchmarkSecond(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	c.Put(&digest, verified, 0, now)
+	c.Put(&digest, verified, 0, 0, now)
 	b.ReportAllocs()
 	for b.Loop() {
 		digest := DigestOf(text)

@@ -152,7 +152,7 @@ func (b *bearer) identify(x *pipeline.Exchange) (*ClaimedUser, error) {
 	}
 	user, verified, err := b.verify(x, text, now)
 	if err == nil {
-		b.cache.Put(&digest, verified, user, now)
+		b.cache.Put(&digest, verified, user, user.size(), now)
 	}
 	return user, err
 }
