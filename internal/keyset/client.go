@@ -17,7 +17,7 @@ import (
 
 // The bounds of one fetch.
 const (
-	fetchTime    = 4 * time.Second // less than anybody's patience
+	fetchTime    = 4 * time.Second // less than MaxWait
 	largest      = 1 << 20
 	largestHead  = 64 << 10
 	mostRedirect = 5

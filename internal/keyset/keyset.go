@@ -30,6 +30,9 @@ type Settings struct {
 	CA  string // PEM: the authorities that its certificate must come from; empty: the system's
 }
 
+// MaxWait is how long Newer waits, at most.
+const MaxWait = 5 * time.Second
+
 const (
 	// usual is how long keys are good for without asking again, where the issuer says
 	// nothing; what it says (Cache-Control) counts within least and most, so that a key
@@ -41,10 +44,8 @@ const (
 	throttle = time.Second
 	// slowest is the longest time between two tries while there is no answer.
 	slowest = 30 * time.Second
-	// patience is how long anybody waits for newer keys, at most.
-	patience = 5 * time.Second
-	// crowd is how many may wait for the keys of one issuer.
-	crowd = 256
+	// maxWaiters is how many may wait for the keys of one issuer.
+	maxWaiters = 256
 )
 
 // Remote is the keys that an issuer serves by HTTP. They are fetched in the background,
@@ -116,11 +117,11 @@ func (r *Remote) Status() pipeline.KeysStatus {
 
 // Newer waits for keys that are newer than some that did not do, and returns those of
 // now, which may be the same: then the issuer has none that are newer. All who wait do so
-// for one fetch, and for a few seconds at most, or until ctx ends. Where there are no keys
+// for one fetch, for MaxWait at most, or until ctx ends. Where there are no keys
 // at all it waits for the first fetch alone: after that one has failed the issuer is asked
 // again, and whoever wants keys is told at once that there are none.
 func (r *Remote) Newer(ctx context.Context, than *token.Set) (*token.Set, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, MaxWait)
 	defer cancel()
 	for {
 		awaited, begun, err := r.await(than)
@@ -136,7 +137,7 @@ func (r *Remote) Newer(ctx context.Context, than *token.Set) (*token.Set, error)
 	}
 }
 
-// wait waits for a round, and leaves the crowd.
+// wait waits for a round, and is no longer among those who wait.
 func (r *Remote) wait(ctx context.Context, awaited *round) (err error) {
 	select {
 	case <-awaited.done:
@@ -154,7 +155,7 @@ func (r *Remote) wait(ctx context.Context, awaited *round) (err error) {
 	return err
 }
 
-// await returns the round to wait for, having joined the crowd; nil: there are other
+// await returns the round to wait for, as one of those who do; nil: there are other
 // keys. begun says that the round was under way already.
 func (r *Remote) await(than *token.Set) (awaited *round, begun bool, err error) {
 	r.mu.Lock()
@@ -166,7 +167,7 @@ func (r *Remote) await(than *token.Set) (awaited *round, begun bool, err error) 
 	case keys == nil && r.tried:
 		r.want()
 		return nil, false, ErrUnavailable
-	case r.waiting >= crowd:
+	case r.waiting >= maxWaiters:
 		return nil, false, ErrCrowded
 	}
 	r.waiting++

@@ -298,7 +298,7 @@ func TestBoundsOfWaiting(t *testing.T) {
 		b.mu.Unlock()
 		begin := time.Now()
 		var all sync.WaitGroup
-		for range crowd {
+		for range maxWaiters {
 			all.Go(func() {
 				if keys, err := b.Newer(t.Context(), old); keys != old || !errors.Is(err, ErrUnavailable) {
 					t.Errorf("%v, %v", keys, err)
@@ -310,7 +310,7 @@ func TestBoundsOfWaiting(t *testing.T) {
 			t.Errorf("one too many: %v", err)
 		}
 		all.Wait()
-		if took := time.Since(begin); took != patience {
+		if took := time.Since(begin); took != MaxWait {
 			t.Errorf("they waited %v", took)
 		}
 		gone := errors.New("gone")

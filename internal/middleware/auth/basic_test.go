@@ -166,7 +166,7 @@ func TestUnknownUsersAreChecked(t *testing.T) {
 		}
 		for _, text := range []string{"ann:x", "nobody:x", ":"} {
 			start := time.Now()
-			if _, err := b.serve(request("/", basic(text))); err == nil || err.Word != pipeline.AuthUnavailable || time.Since(start) != patience {
+			if _, err := b.serve(request("/", basic(text))); err == nil || err.Word != pipeline.AuthUnavailable || time.Since(start) != maxWait {
 				t.Errorf("%s: after %v: %v", text, time.Since(start), err)
 			}
 		}

@@ -132,15 +132,16 @@ type sharedNonces struct {
 	prefixes map[string]string // by ids of keys
 }
 
-// storePatience is how long a store may take.
-const storePatience = time.Second
+// maxStoreWait is how long a store may take.
+const maxStoreWait = time.Second
 
 func (n *sharedNonces) use(x *pipeline.Exchange, key, nonce string, _ time.Time) (fresh bool, err error) {
 	sum := sha256.Sum256([]byte(nonce))
 	name := n.prefixes[key] + hex.EncodeToString(sum[:])
+	until := x.WaitUntil(maxStoreWait)
 	x.Wait(func() {
 		// A client that leaves does not end it: the nonce may be used already.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(x.Context()), storePatience)
+		ctx, cancel := context.WithDeadline(context.WithoutCancel(x.Context()), until)
 		defer cancel()
 		fresh, err = n.store.Redis.SetNX(ctx, name, "", n.life.get()).Result()
 	})

@@ -219,6 +219,11 @@ func TestSharedNonces(t *testing.T) {
 			t.Errorf("%v is kept for %v ms", key, left)
 		}
 	}
+	late := exchange(t, nonced("late"))
+	late.Start, late.Until = signedAt, time.Now()
+	if _, err := one.serveExchange(late); err == nil || err.Word != pipeline.AuthUnavailable {
+		t.Errorf("with no time left: %v", err)
+	}
 	server.Kill()
 	if _, err := one.at(nonced("two"), signedAt); err == nil || err.Word != pipeline.AuthUnavailable {
 		t.Errorf("without the store: %v", err)

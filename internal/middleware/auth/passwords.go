@@ -20,10 +20,10 @@ import (
 const (
 	// mostVerified is how many passwords are remembered that were right.
 	mostVerified = 20_000
-	// mostWaiting is how many checks may wait for a processor, and patience how long.
+	// maxWaiters is how many checks may wait for a processor, and maxWait how long.
 	// What is more cannot be told in time.
-	mostWaiting = 256
-	patience    = 5 * time.Second
+	maxWaiters = 256
+	maxWait    = 5 * time.Second
 )
 
 // passwords checks passwords. That takes long on purpose, so those that were right are
@@ -61,7 +61,7 @@ func newPasswords(atOnce int) *passwords {
 }
 
 var (
-	errPatience = errors.New("too many passwords wait to be checked")
+	errWaiters = errors.New("too many passwords wait to be checked")
 	errNoHash   = errors.New("a hash cannot be read")
 )
 
@@ -80,7 +80,12 @@ func (p *passwords) check(x *pipeline.Exchange, a *attempt) (good bool, err erro
 	if p.known(id) {
 		return true, nil
 	}
-	x.Wait(func() { good, err = p.decide(x.Context(), id, a) })
+	until := x.WaitUntil(maxWait)
+	x.Wait(func() {
+		ctx, cancel := context.WithDeadlineCause(x.Context(), until, pipeline.NewError(pipeline.AuthUnavailable, errWaiters))
+		defer cancel()
+		good, err = p.decide(ctx, id, a)
+	})
 	return good, err
 }
 
@@ -100,10 +105,8 @@ func (p *passwords) known(id keyed.Digest) bool {
 
 func (p *passwords) remember(id keyed.Digest) { p.right.Put(&id, struct{}{}, time.Time{}, time.Time{}) }
 
-// decide makes a check, or waits for who makes the same one.
+// decide makes a check, or waits for who makes the same one, until the context ends.
 func (p *passwords) decide(ctx context.Context, id keyed.Digest, a *attempt) (bool, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, pipeline.NewError(pipeline.AuthUnavailable, errPatience))
-	defer cancel()
 	for {
 		c, mine, err := p.join(id)
 		switch {
@@ -136,8 +139,8 @@ func (p *passwords) join(id keyed.Digest) (c *check, mine bool, err error) {
 	if running := p.running[id]; running != nil {
 		return running, false, nil
 	}
-	if p.waiting >= mostWaiting {
-		return nil, false, pipeline.NewError(pipeline.AuthUnavailable, errPatience)
+	if p.waiting >= maxWaiters {
+		return nil, false, pipeline.NewError(pipeline.AuthUnavailable, errWaiters)
 	}
 	p.waiting++
 	c = &check{done: make(chan struct{})}

@@ -85,10 +85,10 @@ func TestFlood(t *testing.T) {
 		p.slots <- struct{}{}
 		start := time.Now()
 		var done sync.WaitGroup
-		for i := range mostWaiting {
+		for i := range maxWaiters {
 			done.Go(func() {
 				_, err := p.check(exchange(t, request("/")), &attempt{hash: hash, password: fmt.Sprint("guess ", i)})
-				if e := pipeline.AsError(err); e == nil || e.Word != pipeline.AuthUnavailable || time.Since(start) != patience {
+				if e := pipeline.AsError(err); e == nil || e.Word != pipeline.AuthUnavailable || time.Since(start) != maxWait {
 					t.Errorf("after %v: %v", time.Since(start), err)
 				}
 			})
@@ -103,6 +103,28 @@ func TestFlood(t *testing.T) {
 		if good, err := p.check(exchange(t, request("/")), &attempt{hash: hash, password: "right"}); !good || err != nil {
 			t.Errorf("after the flood: %v, %v", good, err)
 		}
+	})
+}
+
+// TestNoCheckOutlastsItsCall: who must be answered sooner is, and makes nobody else wait.
+func TestNoCheckOutlastsItsCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p, hash := newPasswords(1), bcrypted(t, "right")
+		p.slots <- struct{}{}
+		start := time.Now()
+		var done sync.WaitGroup
+		for _, most := range []time.Duration{time.Second, 2 * time.Second} {
+			done.Go(func() {
+				x := exchange(t, request("/"))
+				x.Until = start.Add(most)
+				_, err := p.check(x, &attempt{hash: hash, password: "right"})
+				if e := pipeline.AsError(err); e == nil || e.Word != pipeline.AuthUnavailable || time.Since(start) != most {
+					t.Errorf("within %v: after %v: %v", most, time.Since(start), err)
+				}
+			})
+		}
+		done.Wait()
+		<-p.slots
 	})
 }
 
