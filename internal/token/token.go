@@ -9,8 +9,10 @@
 package token
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -56,9 +58,23 @@ type header struct {
 
 // parsed is a token whose form is right, and nothing else is known.
 type parsed struct {
-	text   string
-	header header
-	claims map[string]any
+	text    string
+	header  header
+	payload []byte         // the JSON of its claims
+	claims  map[string]any // nil: they were not read
+}
+
+// To read JSON costs by its values, of which a few KiB may have thousands. A header never
+// has many; claims that have are read once their signature was good.
+const (
+	mostInHeader   = 128
+	mostUnverified = 256
+)
+
+// values is how many values JSON has at most, whether it is any or not. To count takes no
+// time beside reading.
+func values(data []byte) int {
+	return 1 + bytes.Count(data, []byte{','}) + bytes.Count(data, []byte{'['}) + bytes.Count(data, []byte{'{'})
 }
 
 // decodePart reads base64url without padding, and with no bits left over, so that a token
@@ -84,37 +100,71 @@ func parse(text string, most int) (*parsed, error) {
 	if _, err := decodePart(signature); err != nil {
 		return nil, err
 	}
-	fields, err := object(head)
-	if err != nil {
+	p := &parsed{text: text}
+	var err error
+	if p.header, err = headerOf(head); err != nil {
 		return nil, fmt.Errorf("header: %w", err)
 	}
-	p := &parsed{text: text}
-	if p.header, err = headerOf(fields); err != nil {
-		return nil, err
+	if p.payload, err = textPart(payload); err == nil && values(p.payload) <= mostUnverified {
+		err = p.read()
 	}
-	if p.claims, err = object(payload); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("claims: %w", err)
 	}
 	return p, nil
 }
 
-// object reads a part that is a JSON object.
-func object(part string) (map[string]any, error) {
+// read reads the claims, if that was not done.
+func (p *parsed) read() (err error) {
+	if p.claims == nil {
+		p.claims, err = readObject(p.payload)
+	}
+	return err
+}
+
+// issuer is what the claims say in iss; of claims that were not read yet, what they seem
+// to say. ok says that it is a text.
+func (p *parsed) issuer() (name string, ok bool, err error) {
+	if p.claims != nil {
+		name, ok = p.claims["iss"].(string)
+		return name, ok, nil
+	}
+	var seen struct {
+		Iss *string `json:"iss"`
+	}
+	if err := json.Unmarshal(p.payload, &seen); err != nil {
+		return "", false, ErrMalformed
+	}
+	if seen.Iss == nil {
+		return "", false, nil
+	}
+	return *seen.Iss, true, nil
+}
+
+// textPart reads a part that is a text.
+func textPart(part string) ([]byte, error) {
 	data, err := decodePart(part)
-	if err != nil {
-		return nil, err
+	if err == nil && !utf8.Valid(data) {
+		err = ErrMalformed
 	}
-	if !utf8.Valid(data) {
-		return nil, ErrMalformed
-	}
-	return readObject(data)
+	return data, err
 }
 
 // headerOf takes what matters of a header. Nothing that it may call critical is
 // understood here (RFC 7515 4.1.11); b64 would change what is signed (RFC 7797) and is
 // refused without being called so, too.
-func headerOf(fields map[string]any) (header, error) {
-	var h header
+func headerOf(part string) (h header, err error) {
+	data, err := textPart(part)
+	if err != nil {
+		return h, err
+	}
+	if values(data) > mostInHeader {
+		return h, ErrTooLarge
+	}
+	fields, err := readObject(data)
+	if err != nil {
+		return h, err
+	}
 	for _, name := range []string{"crit", "b64", "enc", "zip"} {
 		if _, there := fields[name]; there {
 			return h, ErrCritical

@@ -1,6 +1,7 @@
 package token
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
@@ -33,13 +34,17 @@ type Verifier struct {
 // looked into, and issuer whose it is, by its place.
 //
 // What costs the least is looked at first: a token that has expired has no signature
-// checked, and no keys looked for.
+// checked, and no keys looked for. One of so many claims that reading them costs more than
+// its signature has that looked at first.
 func (v *Verifier) Verify(text string, now time.Time) (verified *Verified, issuer int, set *Set, err error) {
 	p, err := parse(text, v.MaxBytes)
 	if err != nil {
 		return nil, 0, nil, err
 	}
-	name, ok := p.claims["iss"].(string)
+	name, ok, err := p.issuer()
+	if err != nil {
+		return nil, 0, nil, err
+	}
 	at := slices.IndexFunc(v.Issuers, func(i Issuer) bool { return i.Name == name })
 	if !ok || at < 0 {
 		return nil, 0, nil, ErrIssuer
@@ -49,17 +54,27 @@ func (v *Verifier) Verify(text string, now time.Time) (verified *Verified, issue
 	if !ok || !by.allows(algorithm) {
 		return nil, at, nil, ErrAlgorithm
 	}
-	out := &Verified{Claims: p.claims, Issuer: name, issuer: at}
-	if err := v.checkClaims(out, by, now); err != nil {
-		return nil, at, nil, err
+	out := &Verified{Issuer: name, issuer: at}
+	first, then := v.checkClaims, v.checkSignature
+	if p.claims == nil {
+		first, then = then, first
 	}
-	if out.set = by.Keys(); out.set == nil {
-		return nil, at, nil, ErrNoKeys
+	if err = first(out, p, by, algorithm, now); err == nil {
+		err = then(out, p, by, algorithm, now)
 	}
-	if out.key, err = out.set.verify(p, algorithm); err != nil {
+	if err != nil {
 		return nil, at, out.set, err
 	}
 	return out, at, out.set, nil
+}
+
+// checkSignature looks at the signature, and notes the key that has made it.
+func (*Verifier) checkSignature(out *Verified, p *parsed, by *Issuer, a algorithm, _ time.Time) (err error) {
+	if out.set = by.Keys(); out.set == nil {
+		return ErrNoKeys
+	}
+	out.key, err = out.set.verify(p, a)
+	return err
 }
 
 func (i *Issuer) allows(a algorithm) bool {
@@ -68,7 +83,14 @@ func (i *Issuer) allows(a algorithm) bool {
 	})
 }
 
-func (v *Verifier) checkClaims(out *Verified, by *Issuer, now time.Time) error {
+// checkClaims reads the claims, if nobody has yet, and looks at them.
+func (v *Verifier) checkClaims(out *Verified, p *parsed, by *Issuer, _ algorithm, now time.Time) error {
+	if err := p.read(); err != nil {
+		return fmt.Errorf("claims: %w", err)
+	}
+	if out.Claims = p.claims; out.Claims["iss"] != by.Name {
+		return ErrIssuer
+	}
 	if err := v.checkTimes(out, now); err != nil {
 		return err
 	}

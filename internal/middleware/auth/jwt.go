@@ -175,7 +175,7 @@ func (b *bearer) credential(r *message.Request) (text string, there bool, err er
 
 // verify verifies a token, with newer keys of its issuer if that is what it takes.
 func (b *bearer) verify(x *pipeline.Exchange, text string, now time.Time) (*ClaimedUser, *token.Verified, error) {
-	verified, issuer, set, err := b.verifier.Verify(text, now)
+	verified, issuer, set, err := b.judge(x, text, now)
 	if errors.Is(err, token.ErrUnknownKey) || errors.Is(err, token.ErrNoKeys) {
 		if remote := b.remotes[issuer]; remote != nil {
 			newer, failure := await(x, remote, set)
@@ -185,7 +185,7 @@ func (b *bearer) verify(x *pipeline.Exchange, text string, now time.Time) (*Clai
 			case failure != nil: // the client has left
 				return nil, nil, failure
 			case newer != set:
-				verified, _, _, err = b.verifier.Verify(text, now)
+				verified, _, _, err = b.judge(x, text, now)
 			}
 		}
 	}
@@ -199,12 +199,28 @@ func (b *bearer) verify(x *pipeline.Exchange, text string, now time.Time) (*Clai
 	return user, verified, nil
 }
 
+// longOnes are tokens of more bytes than these: others wait for as long as it takes to
+// verify one, unless that is done aside.
+const longOnes = 8 << 10
+
+// judge is what the verifier says.
+func (b *bearer) judge(x *pipeline.Exchange, text string, now time.Time) (verified *token.Verified, issuer int, set *token.Set, err error) {
+	if len(text) <= longOnes {
+		return b.verifier.Verify(text, now)
+	}
+	x.Wait(func() { verified, issuer, set, err = b.verifier.Verify(text, now) })
+	return verified, issuer, set, err
+}
+
+// await waits for newer keys, no longer than the exchange may.
 func await(x *pipeline.Exchange, remote *keyset.Remote, set *token.Set) (newer *token.Set, err error) {
-	ctx := x.Context()
+	until := x.WaitUntil(keyset.MaxWait)
 	x.Wait(func() {
+		ctx, cancel := context.WithDeadline(x.Context(), until)
+		defer cancel()
 		newer, err = remote.Newer(ctx, set)
-		if ctx.Err() != nil {
-			err = context.Cause(ctx)
+		if x.Context().Err() != nil {
+			err = context.Cause(x.Context())
 		}
 	})
 	return newer, err
