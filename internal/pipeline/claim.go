@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // LongestName is how many bytes the name of a consumer, a tier or a group has at most:
@@ -12,9 +13,9 @@ import (
 const LongestName = 256
 
 // ValidName tells whether a text, which may be empty, can be such a name: it is not too
-// long, and has nothing that would end a line.
+// long, is UTF-8, and has nothing that would end a line.
 func ValidName(text string) bool {
-	return len(text) <= LongestName && !strings.ContainsFunc(text, unicode.IsControl)
+	return len(text) <= LongestName && utf8.ValidString(text) && !strings.ContainsFunc(text, unicode.IsControl)
 }
 
 // Claim returns a claim by its name, or, where there is none, by a path of names with

@@ -65,7 +65,7 @@ func TestAuthenticate(t *testing.T) {
 func TestValidName(t *testing.T) {
 	for name, want := range map[string]bool{
 		"": true, "ann": true, "Ann Lee, Ümit": true, strings.Repeat("a", pipeline.LongestName): true,
-		strings.Repeat("a", pipeline.LongestName+1): false, "a\nb": false, "a\x00": false, "\t": false, "a\u0085": false,
+		strings.Repeat("a", pipeline.LongestName+1): false, "a\nb": false, "a\x00": false, "\t": false, "a\u0085": false, "a\xff": false,
 	} {
 		if got := pipeline.ValidName(name); got != want {
 			t.Errorf("%q: %v", name, got)

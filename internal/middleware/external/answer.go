@@ -137,6 +137,6 @@ func denied(said *authv3.DeniedHttpResponse) *decision {
 	if len(made.body) > largestBody || bodiless(made.status) {
 		made.body = ""
 	}
-	made.fleeting = made.fleeting || len(made.body) > largestKept
+	made.fleeting = made.fleeting || made.status >= 500 || len(made.body) > largestKept
 	return made
 }

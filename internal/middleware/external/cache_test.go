@@ -12,6 +12,7 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/grpc/codes"
 
 	"sluice/internal/message"
@@ -159,6 +160,16 @@ func TestWhatIsNotRemembered(t *testing.T) {
 			}
 		}
 	}
+	// Nor is that the service itself fails, whatever the client is told of it.
+	var failed atomic.Int32
+	broken := decider(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(500 + int(failed.Add(1))) })
+	kept, _ := newBed(t).build(`{http: {url: "` + broken + `"}, cache: {ttl: 1h}}`)
+	for want := 501; want < 504; want++ {
+		x := asked(t.Context(), "GET /")
+		if reached, err := serve(kept, x); err != nil || reached != nil || x.Response.Status != want {
+			t.Errorf("%v, %+v", err, x.Response)
+		}
+	}
 	// Nor is a failure.
 	var fails atomic.Bool
 	fails.Store(true)
@@ -189,13 +200,15 @@ func TestCacheOfCalls(t *testing.T) {
 			said.ResponseHeadersToAdd = []*corev3.HeaderValueOption{header("x-a", "1")}
 		case "bad":
 			return &authv3.CheckResponse{Status: code(codes.PermissionDenied)}, nil
+		case "broken":
+			return no(&authv3.DeniedHttpResponse{Status: &typev3.HttpStatus{Code: 503}}), nil
 		case "cookie":
 			return no(&authv3.DeniedHttpResponse{Headers: []*corev3.HeaderValueOption{header("set-cookie", "a=1")}}), nil
 		}
 		return ok(said), nil
 	})
 	m, _ := newBed(t).build(`{grpc: {address: "` + address + `"}, consumer_header: X-User, cache: {ttl: 1h, key: [header:Authorization]}}`)
-	for authorization, want := range map[string]int32{"good": 1, "bad": 1, "told": 3, "cookie": 3} {
+	for authorization, want := range map[string]int32{"good": 1, "bad": 1, "told": 3, "cookie": 3, "broken": 3} {
 		count.Store(0)
 		for range 3 {
 			x := asked(t.Context(), "GET /", "Authorization: "+authorization)

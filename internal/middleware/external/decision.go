@@ -74,15 +74,20 @@ func editable(name string) bool {
 	return httpguts.ValidHeaderFieldName(name) && !id.OfEngine() && id != message.Host
 }
 
-var errName = errors.New("the service names somebody by no name: too long, or with control characters")
+var (
+	errName  = errors.New("the service names somebody by no name: too long, no UTF-8, or with control characters")
+	errNames = errors.New("the service names more than one consumer, of whom an upstream may take any")
+)
 
 // identify takes who the client is from what a service has said.
 func (d *decision) identify(consumer, groups string, values func(name string) []string) error {
 	var who pipeline.Principal
 	if consumer != "" {
-		for _, value := range values(consumer) {
-			who.Name = value
+		names := values(consumer)
+		if len(names) > 1 {
+			return errNames
 		}
+		who.Name = strings.Join(names, "")
 	}
 	if groups != "" {
 		for _, value := range values(groups) {

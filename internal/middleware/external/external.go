@@ -17,7 +17,7 @@ import (
 type Options struct {
 	HTTP           *HTTPOptions    `config:"http" doc:"a service that is asked by a request of HTTP"`
 	GRPC           *GRPCOptions    `config:"grpc" doc:"a service that speaks Envoy's ext_authz (v3)"`
-	Timeout        config.Duration `config:"timeout" doc:"how long the service may take"`
+	Timeout        config.Duration `config:"timeout" doc:"how long the service may take, a minute at most"`
 	OnFailure      string          `config:"on_failure" enum:"deny|allow" doc:"what becomes of requests while it cannot be asked, or gives no sense: deny answers 503"`
 	ConsumerHeader string          `config:"consumer_header" doc:"the header field of an allowing answer that names the consumer; no request has it otherwise"`
 	GroupsHeader   string          `config:"groups_header" doc:"alike, the groups of the consumer, with commas between them"`

@@ -329,7 +329,7 @@ func TestClientThatLeavesACall(t *testing.T) {
 		close(ended)
 		return nil, ctx.Err()
 	})
-	m, _ := newBed(t).build(`{grpc: {address: "` + address + `"}, timeout: 1h}`)
+	m, _ := newBed(t).build(`{grpc: {address: "` + address + `"}, timeout: 1m}`)
 	ctx, leave := context.WithCancelCause(t.Context())
 	result := make(chan error)
 	go func() {
@@ -350,7 +350,7 @@ func TestDeadlineOfTheExchange(t *testing.T) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	})
-	m, _ := newBed(t).build(`{grpc: {address: "` + address + `"}, timeout: 1h}`)
+	m, _ := newBed(t).build(`{grpc: {address: "` + address + `"}, timeout: 1m}`)
 	x := asked(t.Context(), "GET /")
 	x.Until = time.Now().Add(50 * time.Millisecond)
 	if reached, err := serve(m, x); word(err) != pipeline.AuthUnavailable || reached != nil {
@@ -393,7 +393,7 @@ func TestReloadOfCalls(t *testing.T) {
 		<-answer
 		return &authv3.CheckResponse{Status: code(codes.OK)}, nil
 	})
-	m, release := newBed(t).build(`{grpc: {address: "` + address + `"}, timeout: 1h}`)
+	m, release := newBed(t).build(`{grpc: {address: "` + address + `"}, timeout: 1m}`)
 	result := make(chan error)
 	go func() {
 		_, err := serve(m, asked(context.Background(), "GET /"))

@@ -26,6 +26,9 @@ const (
 	// largestKept bounds the body of a refusal that is remembered.
 	largestKept = 4 << 10
 	largestHead = 64 << 10
+	// mostConnections bounds those to a service that is slow: past it questions wait for
+	// one, within their time.
+	mostConnections = 256
 )
 
 // httpDecider asks by HTTP.
@@ -42,6 +45,7 @@ func newHTTPDecider(s *httpSettings, timeout time.Duration) *httpDecider {
 		TLSHandshakeTimeout:    timeout,
 		MaxIdleConns:           64,
 		MaxIdleConnsPerHost:    64,
+		MaxConnsPerHost:        mostConnections,
 		IdleConnTimeout:        55 * time.Second,
 		DisableCompression:     true, // a body passes as it comes
 		MaxResponseHeaderBytes: largestHead,
@@ -190,7 +194,7 @@ func unstorable(response *http.Response) bool {
 // refusing is an answer that the client gets. Whatever is wrong with its body, it
 // remains a refusal.
 func refusing(response *http.Response) *decision {
-	made := &decision{status: response.StatusCode, fleeting: unstorable(response) || response.Header.Get("Set-Cookie") != ""}
+	made := &decision{status: response.StatusCode, fleeting: response.StatusCode >= 500 || unstorable(response) || response.Header.Get("Set-Cookie") != ""}
 	hops := response.Header.Values("Connection")
 	for _, name := range slices.Sorted(maps.Keys(response.Header)) {
 		if !passes(name, hops) {

@@ -149,6 +149,19 @@ func TestNamesThatAreNone(t *testing.T) {
 	}
 }
 
+// TestNamesThatAreSeveral: where the service names two, an upstream might take the other;
+// and bytes that are no text stay out of the log.
+func TestNamesThatAreSeveral(t *testing.T) {
+	for _, names := range [][]string{{"ann", "root"}, {"\xff"}} {
+		url := decider(t, func(w http.ResponseWriter, _ *http.Request) { w.Header()["X-User"] = names })
+		m, _ := newBed(t).build(`{http: {url: "` + url + `", response_headers: [X-User]}, consumer_header: X-User, on_failure: deny}`)
+		x := asked(t.Context(), "GET /")
+		if reached, err := serve(m, x); word(err) != pipeline.AuthUnavailable || reached != nil || x.Consumer != "" {
+			t.Errorf("%q: %v, reached: %v", names, err, reached)
+		}
+	}
+}
+
 // TestCallWithoutTime: a client that gives no time for a decision is not let through
 // because there is none.
 func TestCallWithoutTime(t *testing.T) {
@@ -224,6 +237,10 @@ func TestRefusedByHTTP(t *testing.T) {
 				reached, err := serve(m, x)
 				if err != nil || reached != nil || x.Response.Status != test.status {
 					t.Fatalf("%v, reached: %v, %+v", err, reached, x.Response)
+				}
+				noted := map[int]pipeline.Word{401: pipeline.Unauthenticated, 403: pipeline.Forbidden, 500: pipeline.AuthUnavailable}[test.status]
+				if noted == "" && x.Err != nil || noted != "" && (x.Err == nil || x.Err.Word != noted) {
+					t.Errorf("the log has the error %v", x.Err)
 				}
 				if got := body(t, x); got != test.body {
 					t.Errorf("body %q", got)
@@ -310,7 +327,7 @@ func TestClientThatLeaves(t *testing.T) {
 		close(ended)
 	})
 	b := newBed(t)
-	m, _ := b.build(`{http: {url: "` + url + `"}, timeout: 1h, on_failure: allow}`)
+	m, _ := b.build(`{http: {url: "` + url + `"}, timeout: 1m, on_failure: allow}`)
 	ctx, leave := context.WithCancelCause(t.Context())
 	result := make(chan error)
 	go func() {

@@ -100,27 +100,35 @@ func (g *gate) decide(x *pipeline.Exchange) (*decision, error) {
 
 var errRefused = errors.New("the authorization service refuses the request")
 
-// refuse answers as the service says; a call of gRPC is told by its status.
+// refuse answers as the service says, with the word of its status for the log and the
+// metrics; a call of gRPC is told by its status.
 func (d *decision) refuse(x *pipeline.Exchange) error {
 	if pipeline.CallOf(x.Request) == 0 {
+		if d.status == 401 || d.status == 403 || d.status >= 500 {
+			x.Err = pipeline.NewError(d.word(), errRefused)
+		}
 		x.Response = &message.Response{Status: d.status, Fields: d.fields.Clone()}
 		if d.body != "" {
 			x.Response.Body, x.Response.Length = message.Text(d.body), int64(len(d.body))
 		}
 		return nil
 	}
-	word := pipeline.Forbidden
-	switch {
-	case d.status == 401:
-		word = pipeline.Unauthenticated
-	case d.status >= 500:
-		word = pipeline.AuthUnavailable
-	}
-	e := pipeline.NewError(word, errRefused)
+	e := pipeline.NewError(d.word(), errRefused)
 	for _, f := range d.fields {
 		if f.ID == message.WWWAuthenticate || f.ID == message.SetCookie {
 			e.Fields = append(e.Fields, f)
 		}
 	}
 	return e
+}
+
+// word is what a refusal is called.
+func (d *decision) word() pipeline.Word {
+	switch {
+	case d.status == 401:
+		return pipeline.Unauthenticated
+	case d.status >= 500:
+		return pipeline.AuthUnavailable
+	}
+	return pipeline.Forbidden
 }

@@ -13,10 +13,15 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
+	"sluice/internal/config"
 	"sluice/internal/message"
 	"sluice/internal/model"
 	"sluice/internal/pemfile"
+	"sluice/internal/pipeline"
 )
+
+// longestTimeout is longer than anybody waits for an answer.
+const longestTimeout = time.Minute
 
 // validate reports what is wrong with options; what it returns is then not used.
 func validate(o *Options, report model.Report) *settings {
@@ -35,12 +40,15 @@ func validate(o *Options, report model.Report) *settings {
 	}
 	for _, header := range []struct{ key, name string }{{"consumer_header", o.ConsumerHeader}, {"groups_header", o.GroupsHeader}} {
 		if header.name != "" {
-			checkName(header.key, header.name, report)
+			checkOwn(header.key, header.name, report)
 			s.Drop = append(s.Drop, header.name)
 		}
 	}
-	if s.Timeout == 0 {
+	switch {
+	case s.Timeout == 0:
 		report("timeout", "with timeout 0 nothing could be asked", "write a time such as 1s")
+	case s.Timeout > longestTimeout:
+		report("timeout", fmt.Sprintf("timeout must be at most %s, not %s", config.Duration(longestTimeout), o.Timeout), "requests wait for it: write a time such as 1s")
 	}
 	if o.Cache != nil {
 		s.Cache = validateCache(o, report)
@@ -64,12 +72,9 @@ func validateHTTP(o *HTTPOptions, report model.Report) *httpSettings {
 		report("http.tls", "http.tls is for https, and the URL has http", "write https://, or remove tls")
 	}
 	s.Description = u.Scheme + "://" + u.Host + u.Path
-	for _, list := range []struct {
-		key   string
-		names []string
-	}{{"http.request_headers", o.RequestHeaders}, {"http.response_headers", o.ResponseHeaders}, {"http.client_headers", o.ClientHeaders}} {
-		checkNames(list.key, list.names, report)
-	}
+	checkNames("http.request_headers", o.RequestHeaders, checkName, report)
+	checkNames("http.response_headers", o.ResponseHeaders, checkOwn, report)
+	checkNames("http.client_headers", o.ClientHeaders, checkName, report)
 	for i, name := range o.RequestHeaders {
 		if id := message.Lookup(name); id == message.XRequestID || id == message.XRealIP || isForwarded(name) {
 			report(fmt.Sprintf("http.request_headers[%d]", i), name+" is set by the gateway, and told anyway", "remove it")
@@ -95,7 +100,7 @@ func validateGRPC(o *GRPCOptions, report model.Report) *grpcSettings {
 	case err != nil || bad != nil || number == 0 || host == "" || strings.ContainsAny(host, "/ "):
 		report("grpc.address", fmt.Sprintf("grpc.address must be host:port or unix:PATH, not %q", o.Address), "write HOST:PORT, without a scheme")
 	}
-	checkNames("grpc.drop_headers", o.DropHeaders, report)
+	checkNames("grpc.drop_headers", o.DropHeaders, checkOwn, report)
 	for _, e := range o.ContextExtensions {
 		if !utf8.ValidString(e.Key) || !utf8.ValidString(e.Value) {
 			report("grpc.context_extensions."+e.Key, "context_extensions are UTF-8", "")
@@ -153,9 +158,22 @@ func validateCache(o *Options, report model.Report) *cacheSettings {
 	return s
 }
 
-func checkNames(key string, names []string, report model.Report) {
+func checkNames(key string, names []string, check func(path, name string, report model.Report), report model.Report) {
 	for i, name := range names {
-		checkName(fmt.Sprintf("%s[%d]", key, i), name, report)
+		check(fmt.Sprintf("%s[%d]", key, i), name, report)
+	}
+}
+
+// checkOwn reports what checkName does, and what the gateway tells the upstream itself, or
+// what some would take for that: no service sets it.
+func checkOwn(path, name string, report model.Report) {
+	switch alike := strings.ReplaceAll(name, "_", "-"); {
+	case pipeline.GatewaySets(alike):
+		report(path, name+" is set by the gateway, and by no service", "use a name of its own")
+	case httpguts.ValidHeaderFieldName(name):
+		checkName(path, alike, report)
+	default:
+		checkName(path, name, report)
 	}
 }
 
@@ -164,6 +182,8 @@ func checkName(path, name string, report model.Report) {
 	switch id := message.Lookup(name); {
 	case !httpguts.ValidHeaderFieldName(name):
 		report(path, fmt.Sprintf("%s must be the name of a header field, not %q", path, name), "")
+	case name == "*":
+		report(path, path+" is *, which is no name and stands for none", "name each field")
 	case id.OfEngine() || id == message.Host:
 		report(path, name+" belongs to the connection and is not passed on", "remove it")
 	}
