@@ -1,5 +1,7 @@
 package pipeline
 
+import "encoding/json"
+
 // LimitStatus is what people see of a limit.
 type LimitStatus struct {
 	Limit     string `json:"limit"` // what metrics call it
@@ -13,9 +15,9 @@ type LimitStatus struct {
 	Keys    int   `json:"keys"`
 	Evicted int64 `json:"evicted"`
 
-	Max     int `json:"max,omitempty"`     // exchanges at once, of a key
-	Running int `json:"running,omitempty"` // of all keys
-	Waiting int `json:"waiting,omitempty"`
+	Max     int `json:"max,omitempty"` // exchanges at once, of a key
+	Running int `json:"-"`             // of all keys; see MarshalJSON
+	Waiting int `json:"-"`
 
 	// Adaptive is how many may wait for their responses now, of each key of a limit that
 	// finds out: of those with the most to do, so that it stays short.
@@ -24,6 +26,32 @@ type LimitStatus struct {
 	AdaptiveRate *AdaptiveRateStatus `json:"adaptive_rate,omitempty"` // nil: its rate is as it is written
 
 	Store *LimitStoreStatus `json:"store,omitempty"` // nil: memory
+}
+
+// Concurrent tells whether it is one of exchanges at once, of which some run and some wait.
+func (s *LimitStatus) Concurrent() bool { return s.Kind == "concurrency_limit" }
+
+// limitText is a LimitStatus in JSON.
+type limitText struct {
+	*plainStatus
+	Running *int `json:"running,omitempty"`
+	Waiting *int `json:"waiting,omitempty"`
+}
+
+type plainStatus LimitStatus
+
+// MarshalJSON has running and waiting where there is such a thing, also when nobody does.
+func (s LimitStatus) MarshalJSON() ([]byte, error) {
+	text := limitText{plainStatus: (*plainStatus)(&s)}
+	if s.Concurrent() {
+		text.Running, text.Waiting = &s.Running, &s.Waiting
+	}
+	return json.Marshal(text) //nolint:wrapcheck // it is the caller's own
+}
+
+// UnmarshalJSON takes what MarshalJSON wrote.
+func (s *LimitStatus) UnmarshalJSON(data []byte) error {
+	return json.Unmarshal(data, &limitText{(*plainStatus)(s), &s.Running, &s.Waiting}) //nolint:wrapcheck // it is the caller's own
 }
 
 // LimitStoreStatus is what people see of the store of a limit.

@@ -1,6 +1,8 @@
 package pipeline_test
 
 import (
+	"encoding/json"
+	"reflect"
 	"testing"
 
 	"sluice/internal/pipeline"
@@ -37,6 +39,25 @@ func TestLimitText(t *testing.T) {
 		}
 		if got := test.status.Store.String(); got != test.store {
 			t.Errorf("the store is %q, want %q", got, test.store)
+		}
+	}
+}
+
+// TestLimitStatusInJSON tells how many run and wait of limits for which there is such a
+// thing, also when nobody does.
+func TestLimitStatusInJSON(t *testing.T) {
+	for want, status := range map[string]pipeline.LimitStatus{
+		`[{"limit":"a","kind":"rate_limit","keys":1,"evicted":0}]`:                                        {Limit: "a", Kind: "rate_limit", Keys: 1},
+		`[{"limit":"b","kind":"concurrency_limit","keys":0,"evicted":0,"max":2,"running":0,"waiting":0}]`: {Limit: "b", Kind: "concurrency_limit", Max: 2},
+		`[{"limit":"c","kind":"concurrency_limit","keys":0,"evicted":0,"max":2,"running":2,"waiting":1}]`: {Limit: "c", Kind: "concurrency_limit", Max: 2, Running: 2, Waiting: 1},
+	} {
+		text, err := json.Marshal([]pipeline.LimitStatus{status})
+		if err != nil || string(text) != want {
+			t.Errorf("%s, %v, want %s", text, err, want)
+		}
+		var back []pipeline.LimitStatus
+		if err := json.Unmarshal(text, &back); err != nil || !reflect.DeepEqual(back, []pipeline.LimitStatus{status}) {
+			t.Errorf("%+v, %v from %s", back, err, text)
 		}
 	}
 }

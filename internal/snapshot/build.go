@@ -37,11 +37,12 @@ func (b *Builder) Build(compiled *Compiled, revision Revision) *Snapshot {
 	gateway := compiled.Gateway
 	s.accessLog = telemetry.AcquireAccessLog(s.Leases, gateway.AccessLog, b.AccessLog)
 	targets, upstreams := map[*model.Upstream]target{}, map[string]*telemetry.UpstreamMetrics{}
-	for _, m := range gateway.Upstreams {
+	shown := newShowcase(gateway.Routes)
+	for i, m := range gateway.Upstreams {
 		upstreams[m.Name] = b.Metrics.Upstream(m.Name)
 		b.expect(m)
 		group := upstream.Acquire(s.Leases, m, b.connect(upstreams[m.Name]), b.tell)
-		targets[m] = b.target(s, m, group)
+		targets[m] = b.target(s, m, group, shown.at(limitPlace{ofUpstreams, i, 0}))
 		s.Upstreams = append(s.Upstreams, group)
 	}
 	pseudonym := b.Pseudonym
@@ -53,12 +54,13 @@ func (b *Builder) Build(compiled *Compiled, revision Revision) *Snapshot {
 	for _, route := range compiled.Router.Routes() {
 		r := &served{
 			route:   route,
-			handler: pipeline.Chain(b.destination(route, targets, pseudonym), b.chain(s, route, targets)...),
+			handler: pipeline.Chain(b.destination(route, targets, pseudonym), b.chain(s, route, targets, shown)...),
 			metrics: b.Metrics.Route(route.ID, route.Match.Path.String()),
 			ledger:  notes,
 		}
 		s.routes = append(s.routes, r)
 	}
+	s.limits = shown.list()
 	b.secure(s)
 	for _, m := range gateway.Listeners {
 		s.Listeners = append(s.Listeners, server.Acquire(s.Leases, m, b.Server))
@@ -72,11 +74,13 @@ type target struct {
 	admit func(x *pipeline.Exchange) error // nil: all may come
 }
 
-func (b *Builder) target(s *Snapshot, m *model.Upstream, group *upstream.Group) target {
+func (b *Builder) target(s *Snapshot, m *model.Upstream, group *upstream.Group, show func(string, func() pipeline.LimitStatus)) target {
 	if m.RateLimit == nil {
 		return target{group: group}
 	}
-	return target{group, limit.Upstream(b.site(s), m)}
+	site := b.site(s)
+	site.Show = show
+	return target{group, limit.Upstream(site, m)}
 }
 
 // connect makes the connections of an upstream, which are counted.
@@ -147,12 +151,13 @@ func (b *Builder) side(route *model.Route, m model.Side, targets map[*model.Upst
 	return side
 }
 
-func (b *Builder) chain(s *Snapshot, route *model.Route, targets map[*model.Upstream]target) []pipeline.Middleware {
+func (b *Builder) chain(s *Snapshot, route *model.Route, targets map[*model.Upstream]target, shown *showcase) []pipeline.Middleware {
 	steps := make([]pipeline.Middleware, len(route.Chain))
 	for i := range route.Chain {
 		m := &route.Chain[i]
 		site := b.site(s)
 		site.Route, site.Step, site.Guard = route, m, s.guards(route, targets)
+		site.Show = shown.at(shown.step(route, m))
 		steps[i] = b.kind(m.Kind).Build(site, m.Settings)
 	}
 	return steps
@@ -160,7 +165,7 @@ func (b *Builder) chain(s *Snapshot, route *model.Route, targets map[*model.Upst
 
 // site is where something of a snapshot is built, without a place in a chain.
 func (b *Builder) site(s *Snapshot) *pipeline.Site {
-	return &pipeline.Site{Leases: s.Leases, Gateway: s.Gateway, Log: b.Log, Decisions: b.Metrics.Decisions, Show: s.show, ShowKeys: s.showKeys}
+	return &pipeline.Site{Leases: s.Leases, Gateway: s.Gateway, Log: b.Log, Decisions: b.Metrics.Decisions, ShowKeys: s.showKeys}
 }
 
 func (b *Builder) kind(name string) pipeline.Kind {

@@ -1,7 +1,10 @@
 package snapshot
 
 import (
+	"cmp"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"sluice/internal/model"
@@ -14,21 +17,67 @@ import (
 type shownLimit struct {
 	identity string
 	status   func() pipeline.LimitStatus
+	place    limitPlace // the first one
 }
 
-// show takes a limit.
-func (s *Snapshot) show(identity string, status func() pipeline.LimitStatus) {
-	known := slices.ContainsFunc(s.limits, func(l shownLimit) bool { return l.identity == identity })
-	if !known {
-		s.limits = append(s.limits, shownLimit{identity, status})
+// limitPlace is where in the configuration a limit stands.
+type limitPlace struct{ part, item, step int }
+
+// The parts of the configuration, in the order in which their limits are shown.
+const (
+	ofGlobal = iota
+	ofRoutes
+	ofUpstreams
+)
+
+func (p limitPlace) compare(other limitPlace) int {
+	return cmp.Or(cmp.Compare(p.part, other.part), cmp.Compare(p.item, other.item), cmp.Compare(p.step, other.step))
+}
+
+// showcase gathers the limits of a snapshot.
+type showcase struct {
+	limits map[string]*shownLimit // by identity
+	routes map[*model.Route]int   // their places in the configuration
+}
+
+func newShowcase(routes []*model.Route) *showcase {
+	c := &showcase{map[string]*shownLimit{}, map[*model.Route]int{}}
+	for i, route := range routes {
+		c.routes[route] = i
 	}
+	return c
+}
+
+// at returns what takes the limits of a place.
+func (c *showcase) at(place limitPlace) func(identity string, status func() pipeline.LimitStatus) {
+	return func(identity string, status func() pipeline.LimitStatus) {
+		known := c.limits[identity]
+		if known == nil {
+			c.limits[identity] = &shownLimit{identity, status, place}
+		} else if place.compare(known.place) < 0 {
+			known.place = place
+		}
+	}
+}
+
+// step is the place of a middleware of a route.
+func (c *showcase) step(route *model.Route, m *model.Middleware) limitPlace {
+	if from, _, _ := strings.Cut(m.From, " "); from == "global" {
+		return limitPlace{ofGlobal, 0, m.Place}
+	}
+	return limitPlace{ofRoutes, c.routes[route], m.Place}
+}
+
+// list has the limits in the order of the configuration.
+func (c *showcase) list() []*shownLimit {
+	return slices.SortedFunc(maps.Values(c.limits), func(a, b *shownLimit) int { return a.place.compare(b.place) })
 }
 
 // showKeys takes the keys of an issuer.
 func (s *Snapshot) showKeys(status func() pipeline.KeysStatus) { s.keys = append(s.keys, status) }
 
-// Limits tells how the limits are: those of upstreams first, then those of routes in
-// the order in which these match.
+// Limits tells how the limits are, in the order of the configuration: those of global, of
+// the routes, of the upstreams.
 func (s *Snapshot) Limits() []pipeline.LimitStatus {
 	now := time.Now()
 	list := make([]pipeline.LimitStatus, len(s.limits))

@@ -47,7 +47,7 @@ routes:
 	for _, l := range e.current.Load().Limits() {
 		shown = append(shown, l.Limit)
 	}
-	if want := []string{"upstream none", "wide", "tight"}; !slices.Equal(shown, want) {
+	if want := []string{"wide", "tight", "upstream none"}; !slices.Equal(shown, want) {
 		t.Errorf("shown are %q", shown)
 	}
 	x := e.exchange("GET", "/nowhere")
@@ -57,6 +57,32 @@ routes:
 	}
 	if n := e.metric("gateway_rate_limit_decisions_total", "limit", "tight", "decision", "deny"); n != 1 {
 		t.Errorf("%v denials were counted", n)
+	}
+	e.stop()
+}
+
+// TestLimitsInOrder shows limits as the configuration has them, whatever the order in which
+// routes match.
+func TestLimitsInOrder(t *testing.T) {
+	e := newEngine(t)
+	const one = "{rate_limit: {rate: 1/h}}"
+	e.load(listener + `
+global: [first, ` + one + `, both]
+middleware: {both: ` + one + `, first: ` + one + `, shared: ` + one + `}
+upstreams: {z: {endpoints: ["http://127.0.0.1:1"], rate_limit: {rate: 1/h}}, a: {endpoints: ["http://127.0.0.1:1"], rate_limit: {rate: 1/h}}}
+routes:
+  - {id: wide, match: {path_prefix: /}, upstream: z, middleware: [` + one + `, shared, both, {concurrency_limit: {max: 1}}]}
+  - {id: exact, match: {path: /x}, upstream: a, middleware: [shared, ` + one + `], skip: [both]}
+`)
+	var shown []string
+	for _, l := range e.current.Load().Limits() {
+		shown = append(shown, l.Limit)
+	}
+	want := []string{
+		"first", "rate_limit 1 of global", "both", "wide rate_limit 0", "shared", "wide concurrency_limit 3", "exact rate_limit 1", "upstream z", "upstream a",
+	}
+	if !slices.Equal(shown, want) {
+		t.Errorf("shown are %q, want %q", shown, want)
 	}
 	e.stop()
 }

@@ -46,7 +46,7 @@ type Snapshot struct {
 	ordering  []*acme.Manager // of each listener's certificates, in their order; nil where none are ordered
 	managers  []*acme.Manager // those that there are
 	current   *Current
-	limits    []shownLimit
+	limits    []*shownLimit
 	keys      []func() pipeline.KeysStatus // of issuers
 	guarded   map[string][]guarded         // by the identity of an adaptive limit
 

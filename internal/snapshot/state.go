@@ -25,7 +25,7 @@ func (c *Current) State() telemetry.State {
 	}
 	for _, l := range s.Limits() {
 		state.Limits = append(state.Limits, telemetry.LimitState{
-			Limit: l.Limit, Keys: l.Keys, Evicted: l.Evicted, Concurrency: l.Kind == "concurrency_limit", Running: l.Running, Waiting: l.Waiting,
+			Limit: l.Limit, Keys: l.Keys, Evicted: l.Evicted, Concurrency: l.Concurrent(), Running: l.Running, Waiting: l.Waiting,
 		})
 		if l.AdaptiveRate == nil {
 			continue

@@ -2,7 +2,7 @@ package telemetry
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// LimitState is how a limit stands.
+// LimitState is how a limit stands. Those of either sort have series of their own.
 type LimitState struct {
 	Limit   string
 	Keys    int
@@ -20,15 +20,26 @@ type StanceState struct {
 }
 
 // limitDescs are the families of limits.
-type limitDescs struct{ keys, evicted, running, waiting, stance *prometheus.Desc }
+type limitDescs struct {
+	rate, concurrency        keyDescs
+	running, waiting, stance *prometheus.Desc
+}
+
+// keyDescs are the families of what a sort of limits remembers.
+type keyDescs struct{ keys, evicted *prometheus.Desc }
 
 func newLimitDescs() limitDescs {
 	desc := func(name, help string, more ...string) *prometheus.Desc {
 		return prometheus.NewDesc(name, help, append([]string{"limit"}, more...), nil)
 	}
+	remembered := func(sort string) keyDescs {
+		return keyDescs{
+			desc("gateway_"+sort+"_limit_keys", "Keys that a "+sort+" limit knows something of by itself."),
+			desc("gateway_"+sort+"_limit_evicted_total", "Keys that a "+sort+" limit has forgotten because there were too many."),
+		}
+	}
 	return limitDescs{
-		keys:    desc("gateway_rate_limit_keys", "Keys that a limit knows something of by itself."),
-		evicted: desc("gateway_rate_limit_evicted_total", "Keys that a limit has forgotten because there were too many."),
+		rate: remembered("rate"), concurrency: remembered("concurrency"),
 		running: desc("gateway_concurrency_limit_running", "Exchanges that have a place of a concurrency limit."),
 		waiting: desc("gateway_concurrency_limit_waiting", "Exchanges that wait for a place of a concurrency limit."),
 		stance:  desc("gateway_rate_limit_state", "How much an adaptive rate lets through to an upstream: 0 normal, 1 guarded, 2 shedding, 3 recovering.", "upstream"),
@@ -36,7 +47,7 @@ func newLimitDescs() limitDescs {
 }
 
 func (d *limitDescs) describe(out chan<- *prometheus.Desc) {
-	for _, desc := range []*prometheus.Desc{d.keys, d.evicted, d.running, d.waiting, d.stance} {
+	for _, desc := range []*prometheus.Desc{d.rate.keys, d.rate.evicted, d.concurrency.keys, d.concurrency.evicted, d.running, d.waiting, d.stance} {
 		out <- desc
 	}
 }
@@ -45,9 +56,18 @@ func (d *limitDescs) describe(out chan<- *prometheus.Desc) {
 func (c *stateCollector) limitSets(limits []LimitState, stances []StanceState) []*gaugeSet {
 	sum := func(a, b float64) float64 { return a + b }
 	set := func(desc *prometheus.Desc) *gaugeSet { return c.gauges(desc, sum, sum) }
-	keys, evicted, running, waiting := set(c.limits.keys), set(c.limits.evicted), set(c.limits.running), set(c.limits.waiting)
-	evicted.kind = prometheus.CounterValue
+	count := func(desc *prometheus.Desc) *gaugeSet {
+		s := set(desc)
+		s.kind = prometheus.CounterValue
+		return s
+	}
+	rates, forgotten, running, waiting := set(c.limits.rate.keys), count(c.limits.rate.evicted), set(c.limits.running), set(c.limits.waiting)
+	gates, left := set(c.limits.concurrency.keys), count(c.limits.concurrency.evicted)
 	for _, l := range limits {
+		keys, evicted := rates, forgotten
+		if l.Concurrency {
+			keys, evicted = gates, left
+		}
 		keys.add(float64(l.Keys), l.Limit)
 		evicted.add(float64(l.Evicted), l.Limit)
 		if l.Concurrency {
@@ -59,7 +79,7 @@ func (c *stateCollector) limitSets(limits []LimitState, stances []StanceState) [
 	for _, s := range stances {
 		stance.add(s.Code, s.Limit, s.Upstream)
 	}
-	return []*gaugeSet{keys, evicted, running, waiting, stance}
+	return []*gaugeSet{rates, forgotten, gates, left, running, waiting, stance}
 }
 
 // tighterStance is the one of two that lets less through.

@@ -29,16 +29,16 @@ func TestLimitState(t *testing.T) {
 			{Limit: "c", Keys: 1, Concurrency: true, Running: 4, Waiting: 2}, {Limit: "free", Concurrency: true},
 		}}
 	})
-	want := `gateway_concurrency_limit_running{limit="c"} 4
+	want := `gateway_concurrency_limit_evicted_total{limit="c"} 0
+gateway_concurrency_limit_evicted_total{limit="free"} 0
+gateway_concurrency_limit_keys{limit="c"} 1
+gateway_concurrency_limit_keys{limit="free"} 0
+gateway_concurrency_limit_running{limit="c"} 4
 gateway_concurrency_limit_running{limit="free"} 0
 gateway_concurrency_limit_waiting{limit="c"} 2
 gateway_concurrency_limit_waiting{limit="free"} 0
 gateway_rate_limit_evicted_total{limit="a"} 7
-gateway_rate_limit_evicted_total{limit="c"} 0
-gateway_rate_limit_evicted_total{limit="free"} 0
-gateway_rate_limit_keys{limit="a"} 4
-gateway_rate_limit_keys{limit="c"} 1
-gateway_rate_limit_keys{limit="free"} 0`
+gateway_rate_limit_keys{limit="a"} 4`
 	if diff := cmp.Diff(want, strings.Join(limitSamples(t, m), "\n")); diff != "" {
 		t.Error(diff)
 	}
