@@ -70,7 +70,7 @@ func newOpenIDProvider(t *testing.T) *openIDProvider {
 
 // pass passes one connection on, for as long as the way is open.
 func (p *openIDProvider) pass(conn net.Conn) {
-	defer conn.Close() //nolint:errcheck // either side sees that it is gone
+	defer conn.Close() // either side sees that it is gone
 	address := p.address.Load()
 	if address == nil || p.down.Load() {
 		return

@@ -28,36 +28,25 @@ func loggedIn(t *testing.T, issuer *openIDProvider, site string) *http.Client {
 	if err != nil {
 		t.Fatal(err)
 	}
-	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, MaxIdleConnsPerHost: 8} //nolint:gosec // G402: a certificate of the test's own
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, MaxIdleConnsPerHost: 8}
 	t.Cleanup(transport.CloseIdleConnections)
 	c := &http.Client{Transport: transport, Jar: jar, Timeout: gatewaytest.Patience}
-	read := func(response *http.Response, err error) string {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer response.Body.Close() //nolint:errcheck // it was read
-		text, err := io.ReadAll(response.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(text)
-	}
 	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, site+"/page", http.NoBody)
 	if err != nil {
 		t.Fatal(err)
 	}
 	request.Header.Set("Accept", "text/html")
-	form := formID.FindStringSubmatch(read(c.Do(request)))
+	_, page := sent(c, request)
+	form := formID.FindStringSubmatch(page)
 	if form == nil {
-		t.Fatal("the issuer shows no form")
+		t.Fatalf("the issuer shows no form: %s", page)
 	}
 	request, err = http.NewRequestWithContext(t.Context(), http.MethodPost, issuer.url+"login/username", strings.NewReader(url.Values{"id": {form[1]}, "username": {"test-user2"}, "password": {"verysecure"}}.Encode()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	if text := read(c.Do(request)); !strings.HasPrefix(text, "hello id2, ") {
+	if _, text := sent(c, request); !strings.HasPrefix(text, "hello id2, ") {
 		t.Fatalf("after the log-in: %s", text)
 	}
 	return c
@@ -148,11 +137,16 @@ func fetched(t *testing.T, c *http.Client, to string) (status int, text string) 
 		t.Error(err)
 		return 0, ""
 	}
+	return sent(c, request)
+}
+
+// sent sends a request; without an answer the status is 0, and the text says why.
+func sent(c *http.Client, request *http.Request) (status int, text string) {
 	response, err := c.Do(request)
 	if err != nil {
 		return 0, err.Error()
 	}
-	defer response.Body.Close() //nolint:errcheck // it was read
+	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
 	if err != nil {
 		return 0, err.Error()
