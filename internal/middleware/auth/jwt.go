@@ -70,7 +70,8 @@ type jwtIssuer struct {
 	Remote     *keyset.Settings
 	Digest     string // of keys, which are no part of a text
 
-	keys *token.Set
+	keys   *token.Set
+	unused []string // of jwks_file: what is wrong with keys that are not in keys
 }
 
 // bearer is a jwt in its place in a chain.

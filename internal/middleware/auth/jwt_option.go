@@ -121,12 +121,12 @@ func issuerOf(o *JWTIssuer, path string, report model.Report) jwtIssuer {
 		issuer.Remote = remoteOf(o, path, report)
 		return issuer
 	}
-	set, err := fixedKeys(o)
+	set, unused, err := fixedKeys(o)
 	if err != nil {
 		report(path, ways[0]+" "+err.Error(), hintOf(ways[0], err))
 		return issuer
 	}
-	issuer.keys = set
+	issuer.keys, issuer.unused = set, unused
 	issuer.Digest = model.Digest(o.Secret, o.PublicKey, textOf(o.JWKSFile))
 	if unfit := set.Unfit(o.Algorithms); known && unfit != "" {
 		report(path, fmt.Sprintf("%s has no key that %s fits", ways[0], unfit), unfitHint(unfit))
@@ -161,25 +161,27 @@ func textOf(f *config.File) string {
 	return string(f.Data)
 }
 
-// fixedKeys are the keys of an issuer that has no URL.
-func fixedKeys(o *JWTIssuer) (*token.Set, error) {
+// fixedKeys are the keys of an issuer that has no URL, and what is wrong with others.
+func fixedKeys(o *JWTIssuer) (set *token.Set, unused []string, err error) {
 	switch {
 	case o.PublicKey != "":
-		return token.PublicKeys(o.PublicKey)
+		set, err = token.PublicKeys(o.PublicKey)
+		return set, nil, err
 	case o.Secret != "":
-		return token.Secret(string(o.Secret))
+		set, err = token.Secret(string(o.Secret))
+		return set, nil, err
 	}
 	document, err := token.ReadDocument(o.JWKSFile.Data, true)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	switch {
 	case document.Set.Len() > 0:
-		return document.Set, nil
+		return document.Set, document.Unused, nil
 	case len(document.Unused) > 0:
-		return nil, errors.New("has no key that can be used: " + document.Unused[0])
+		return nil, nil, errors.New("has no key that can be used: " + document.Unused[0])
 	}
-	return nil, errors.New("has no key that can be used: the list is empty")
+	return nil, nil, errors.New("has no key that can be used: the list is empty")
 }
 
 // checkAlgorithms tells whether all of some names are of algorithms.

@@ -99,15 +99,10 @@ func TestIssuerDown(t *testing.T) {
 	_, err := b.serve(request("/", bearing(rs(k.rsa, "k1", claimsOf(fields{"exp": 1})))))
 	b.refused("a token that no key would help", err, challengeToken)
 	i.set(setOf(rsaJWK("k1", k.rsa)))
-	for deadline := time.Now().Add(time.Minute); ; {
-		if _, err := b.serve(request("/", good)); err == nil {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("the issuer is there again, and its tokens do not pass")
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	until(t, "tokens of the issuer, which is there again, pass", func() bool {
+		_, err := b.serve(request("/", good))
+		return err == nil
+	})
 	i.set("")
 	for n := range 3 {
 		if _, err := b.serve(request("/", bearing(rs(k.rsa, "k1", claimsOf(fields{"n": n}))))); err != nil {
@@ -159,11 +154,8 @@ func TestRotationUnderLoad(t *testing.T) {
 	}
 	wait := func(n int64) {
 		t.Helper()
-		for goal, deadline := served.Load()+n, time.Now().Add(time.Minute); served.Load() < goal; time.Sleep(time.Millisecond) {
-			if time.Now().After(deadline) || t.Failed() {
-				t.Fatal("the load does not go on")
-			}
-		}
+		goal := served.Load() + n
+		until(t, "the load goes on", func() bool { return served.Load() >= goal || t.Failed() })
 	}
 	wait(100)
 	i.set(setOf(one, two)) // published, and at once used
@@ -211,5 +203,29 @@ func TestClientLeavesWhileWaiting(t *testing.T) {
 	x.Init(ctx, "")
 	if err := b.handler.Serve(x); !errors.Is(err, pipeline.ErrClientGone) || pipeline.AsError(err).Word != pipeline.ClientClosed {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestNoKeysInTime: who must be answered before an issuer is.
+func TestNoKeysInTime(t *testing.T) {
+	answer, outcome := make(chan struct{}), make(chan string, 1)
+	i := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-answer:
+			outcome <- "it was still asked"
+		case <-r.Context().Done():
+			outcome <- "it was asked no more"
+		}
+	}))
+	t.Cleanup(i.Close)
+	b := newBed(t, JWT(), issuer("jwks_url: '"+i.URL+"'"))
+	x := exchange(t, request("/", bearing(rs(tokenKeys().rsa, "k1", claimsOf(nil)))))
+	x.Until = time.Now()
+	if _, err := b.serveExchange(x); err == nil || err.Word != pipeline.AuthUnavailable {
+		t.Errorf("%v", err)
+	}
+	close(answer)
+	if got := <-outcome; got != "it was still asked" {
+		t.Error("the answer waited for the issuer: " + got)
 	}
 }

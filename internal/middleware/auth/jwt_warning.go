@@ -2,29 +2,22 @@ package auth
 
 import (
 	"fmt"
-	"net/netip"
-	"net/url"
 	"strings"
 
+	"sluice/internal/canonical"
 	"sluice/internal/model"
 )
 
-// warn reports keys that come over a network as nobody vouches for them.
+// warn reports keys that come over a network as nobody vouches for them, and such as are
+// of no use.
 func (j *jwt) warn(report model.Report) {
 	for i := range j.Issuers {
-		if remote := j.Issuers[i].Remote; remote != nil && InClear(remote.URL) {
+		issuer := &j.Issuers[i]
+		if len(issuer.unused) > 0 {
+			report(fmt.Sprintf("issuers[%d].jwks_file", i), "jwks_file has keys that are left out: "+strings.Join(issuer.unused, "; "), "tokens that they sign are refused: mend them, or take them out")
+		}
+		if remote := issuer.Remote; remote != nil && canonical.InClear(remote.URL) {
 			report(fmt.Sprintf("issuers[%d].jwks_url", i), "the keys of the issuer come in clear: whoever is in between can put in others, and write tokens", "use https")
 		}
 	}
-}
-
-// InClear tells whether what is asked of a URL goes over a network without TLS.
-func InClear(text string) bool {
-	u, err := url.Parse(text)
-	if err != nil || u.Scheme != "http" {
-		return false
-	}
-	host := strings.ToLower(u.Hostname())
-	address, err := netip.ParseAddr(host)
-	return host != "localhost" && (err != nil || !address.Unmap().IsLoopback())
 }

@@ -62,7 +62,7 @@ func newPasswords(atOnce int) *passwords {
 
 var (
 	errWaiters = errors.New("too many passwords wait to be checked")
-	errNoHash   = errors.New("a hash cannot be read")
+	errNoHash  = errors.New("a hash cannot be read")
 )
 
 // attempt is a password that somebody tries.

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"sluice/internal/canonical"
 	"sluice/internal/config"
 	"sluice/internal/lease"
 	"sluice/internal/middleware/auth"
@@ -57,7 +58,7 @@ func Kind() pipeline.Kind {
 
 // warn reports an issuer that is asked over a network as nobody vouches for it.
 func (s *settings) warn(report model.Report) {
-	if auth.InClear(s.Provider.Issuer) {
+	if canonical.InClear(s.Provider.Issuer) {
 		report("issuer", "the issuer is asked in clear: whoever is in between can put in its answers, and log in as anybody", "use https")
 	}
 }
