@@ -22,6 +22,7 @@ type redisStore struct {
 	Password string         `config:"password" doc:"what to log in with"`
 	Database int            `config:"database" doc:"the number of the database; a cluster has but 0"`
 	TLS      *clientTLS     `config:"tls" doc:"how to speak TLS to its servers and sentinels; {} is enough where the system trusts its authority" default:"none"`
+	PoolSize *int           `config:"pool_size" doc:"how many connections to each server there are at most; they are opened as they are needed" default:"256"`
 }
 
 type redisSentinel struct {
@@ -36,6 +37,9 @@ type redisCluster struct {
 	located
 	Addresses []string `config:"addresses,required" doc:"host:port of some of its servers; they tell of the others"`
 }
+
+// mostPoolSize is as many clients as a Redis has by default.
+const mostPoolSize = 10_000
 
 // storesOf builds the stores that a document defines.
 func (r *resolver) storesOf(d *document) {
@@ -84,6 +88,12 @@ func (r *resolver) redis(in *redisStore) model.RedisStore {
 		r.out.add(in.below("database"), "database must not be negative", "")
 	case in.Database > 0 && in.Cluster != nil:
 		r.out.add(in.below("database"), fmt.Sprintf("a cluster has no database %d", in.Database), "leave database out")
+	}
+	if in.PoolSize != nil {
+		built.PoolSize = *in.PoolSize
+		if built.PoolSize < 1 || built.PoolSize > mostPoolSize {
+			r.out.add(in.below("pool_size"), fmt.Sprintf("pool_size must be from 1 to %d, not %d", mostPoolSize, built.PoolSize), "")
+		}
 	}
 	return built
 }

@@ -14,7 +14,7 @@ func TestStoresWritten(t *testing.T) {
 	result := config.Resolve([]config.Document{{Name: "sluice.yaml", Dir: "/etc/sluice", Data: []byte(`
 listeners: {web: {address: ":8080"}}
 stores:
-  one: {redis: {address: "Redis.test:6379", username: u, password: p, database: 2, tls: {}}}
+  one: {redis: {pool_size: 7, address: "Redis.test:6379", username: u, password: p, database: 2, tls: {}}}
   socket: {redis: {address: "unix:redis.sock"}}
   watched: {redis: {sentinel: {master: m, addresses: ["b.test:26379", "a.test:26379"], username: su, password: sp}, password: p, database: 3}}
   many: {redis: {cluster: {addresses: ["[::1]:7001", "a.test:7000"]}, tls: {server_name: redis.test}}}
@@ -24,7 +24,7 @@ routes: [{match: {path: /}, respond: {status: 204}}]
 		t.Fatal(result.Problems)
 	}
 	if diff := cmp.Diff([]*model.Store{
-		{Name: "one", Redis: model.RedisStore{Address: "redis.test:6379", Username: "u", Password: "p", Database: 2, TLS: &model.ClientTLS{}}},
+		{Name: "one", Redis: model.RedisStore{Address: "redis.test:6379", Username: "u", Password: "p", Database: 2, TLS: &model.ClientTLS{}, PoolSize: 7}},
 		{Name: "socket", Redis: model.RedisStore{Address: "unix:/etc/sluice/redis.sock"}},
 		{Name: "watched", Redis: model.RedisStore{
 			Sentinel: &model.RedisSentinel{Master: "m", Addresses: []string{"a.test:26379", "b.test:26379"}, Username: "su", Password: "sp"},

@@ -114,7 +114,7 @@ func runOutage(t *testing.T, plan outagePlan, o outage) {
 // told is how often each gateway has told an outage.
 func (f *fleet) told() (n []int) {
 	for _, gw := range f.gateways {
-		n = append(n, strings.Count(gw.Log(1<<20), "the store of rate limits does not answer"))
+		n = append(n, strings.Count(gw.Log(1<<20), "the store of rate limits cannot be used"))
 	}
 	return n
 }

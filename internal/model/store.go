@@ -16,7 +16,12 @@ type RedisStore struct {
 	Password string
 	Database int        // 0 with Cluster
 	TLS      *ClientTLS // of servers and sentinels; nil: none
+	PoolSize int        // connections to each server, at most; 0: DefaultPoolSize
 }
+
+// DefaultPoolSize is how many connections to a Redis there are at most where nothing else
+// is said. One serves a request at a time, so at 10 ms they do for 25,000 a second.
+const DefaultPoolSize = 256
 
 // RedisSentinel is who knows which server is the master.
 type RedisSentinel struct {

@@ -57,7 +57,7 @@ func (s *LimitStoreStatus) String() string {
 	case s == nil:
 		return "memory"
 	case !s.Answers:
-		return fmt.Sprintf("%s does not answer: %s", s.Name, s.OnFailure)
+		return fmt.Sprintf("%s cannot be used: %s", s.Name, s.OnFailure)
 	}
 	text := fmt.Sprintf("%s, %d instances", s.Name, s.Instances)
 	if s.Instances == 1 {

@@ -24,7 +24,7 @@ func TestLimitText(t *testing.T) {
 		},
 		{
 			pipeline.LimitStatus{Rate: "10/m", Store: &pipeline.LimitStoreStatus{Name: "main", Instances: 3, OnFailure: "deny"}},
-			"10/m", "main does not answer: deny",
+			"10/m", "main cannot be used: deny",
 		},
 		{
 			pipeline.LimitStatus{Rate: "10/m", AdaptiveRate: &pipeline.AdaptiveRateStatus{Upstreams: []pipeline.StanceStatus{{Upstream: "a", State: "normal"}, {Upstream: "b", State: "shedding"}}}},

@@ -2,8 +2,8 @@ package ratelimit
 
 import (
 	"context"
-	"crypto/rand"
 	_ "embed" // the scripts
+	"errors"
 	"log/slog"
 	"maps"
 	"sync"
@@ -39,7 +39,7 @@ type fleet struct {
 	store *store.Store
 	name  string // of the store
 	log   *slog.Logger
-	id    string
+	self  *presence
 
 	// down says that there is nobody to ask: the one server has failed, or a cluster
 	// tells of none.
@@ -49,17 +49,19 @@ type fleet struct {
 	failed    chan struct{}                     // has room for one: a server has failed
 	instances atomic.Int64
 	census    *redis.Script
-	released  atomic.Bool // the store is about to be closed: nobody is asked any more
+	toldOfKey atomic.Int64 // when, in nanoseconds of Unix
+	released  atomic.Bool  // the store is about to be closed: nobody is asked any more
 
+	last   bool // set before cancel: nothing else of this instance is in a store
 	cancel context.CancelFunc
 	done   chan struct{}
 }
 
 func acquireFleet(set *lease.Set, m *model.Store, log *slog.Logger) *fleet {
-	held := store.Acquire(set, m)
+	held, self := store.Acquire(set, m), acquirePresence(set)
 	return lease.Acquire(set, "rate limit store\n"+m.Name+"\n"+model.Text(m.Redis), func() *fleet {
 		f := &fleet{
-			store: held, name: m.Name, log: log, id: rand.Text(),
+			store: held, name: m.Name, log: log, self: self,
 			failed: make(chan struct{}, 1), census: redis.NewScript(instancesText), done: make(chan struct{}),
 		}
 		f.instances.Store(1)
@@ -73,13 +75,16 @@ func (f *fleet) Start() error {
 	var ctx context.Context
 	ctx, f.cancel = context.WithCancel(context.Background())
 	f.store.Keep(f.done)
+	f.self.fleets.Add(1)
 	go f.run(ctx)
 	return nil
 }
 
-// Release tells the store that this instance is none any more.
+// Release tells the store that this instance is none any more, if it is in no other one,
+// which may be the same database: else the others notice by themselves.
 func (f *fleet) Release() {
 	f.released.Store(true)
+	f.last = f.self.fleets.Add(-1) == 0
 	f.cancel()
 }
 
@@ -100,9 +105,12 @@ func (f *fleet) run(ctx context.Context) {
 		}
 		timer.Stop()
 	}
+	if !f.last {
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
-	_ = f.store.Redis.ZRem(ctx, fleetKey, f.id).Err() // else the others notice by themselves
+	_ = f.store.Redis.ZRem(ctx, fleetKey, f.self.id).Err() // else the others notice by themselves
 }
 
 const fleetKey = "sluice:{instances}"
@@ -117,7 +125,7 @@ func (f *fleet) count(ctx context.Context) {
 	}
 	within, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
-	n, err := f.census.Run(within, by, []string{fleetKey}, f.id, alive.Milliseconds()).Int64()
+	n, err := f.call(within, by, f.census, fleetKey, 1, f.self.id, alive.Milliseconds())
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:
@@ -127,7 +135,7 @@ func (f *fleet) count(ctx context.Context) {
 		}
 		f.fail(server, fleetKey, err)
 	default:
-		f.instances.Store(max(1, n))
+		f.instances.Store(max(1, n[0]))
 		f.heal("")
 	}
 }
@@ -150,7 +158,7 @@ func (f *fleet) knock(ctx context.Context) {
 func (f *fleet) ask(ctx context.Context, server, key string) {
 	within, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	err := f.census.Run(within, f.store.Once, []string{key + ":knock"}, f.id, alive.Milliseconds()).Err()
+	_, err := f.call(within, f.store.Once, f.census, key+":knock", 1, f.self.id, alive.Milliseconds())
 	now, unknown := f.store.Shard(within, key)
 	switch {
 	case ctx.Err() != nil:
@@ -179,20 +187,21 @@ func (f *fleet) server(ctx context.Context, key string) (server string, ok bool)
 // answers tells whether all servers do, as far as is known.
 func (f *fleet) answers() bool { return len(*f.ailing.Load()) == 0 }
 
-// fail notes that a server does not answer for a key. It is told once for each outage; that
-// a store which was released does not is none.
+// fail notes that a server cannot be used for a key. It is told once for each outage. None
+// are that a store which was released does not answer, that too many ask at once for all
+// to have a connection, and what is about the key alone.
 func (f *fleet) fail(server, key string, err error) {
-	if f.released.Load() || !f.replace(server, server, key) {
+	if f.released.Load() || errors.Is(err, redis.ErrPoolTimeout) || ofKey(err) || !f.replace(server, server, key) {
 		return
 	}
-	f.told(server).Warn("the store of rate limits does not answer: limits do as on_store_failure says", "error", err)
+	f.told(server).Warn("the store of rate limits cannot be used: limits do as on_store_failure says", "error", err)
 	select {
 	case f.failed <- struct{}{}:
 	default:
 	}
 }
 
-// heal notes that a server answers.
+// heal notes that a server can be used.
 func (f *fleet) heal(server string) {
 	f.mu.Lock()
 	left := maps.Clone(*f.ailing.Load())
@@ -203,7 +212,7 @@ func (f *fleet) heal(server string) {
 	}
 	f.mu.Unlock()
 	if failed {
-		f.told(server).Info("the store of rate limits answers again", "instances", f.instances.Load())
+		f.told(server).Info("the store of rate limits can be used again", "instances", f.instances.Load())
 	}
 }
 

@@ -36,7 +36,7 @@ func TestSentinel(t *testing.T) {
 			if d := decided(t, l, "k", 1); d.Remaining < 60 || d.Remaining > 69 { // some may have been taken without an answer
 				t.Errorf("after the replica took over %d remain", d.Remaining)
 			}
-			if log.count("does not answer") == 0 || log.count("answers again") == 0 {
+			if log.count("cannot be used") == 0 || log.count("can be used again") == 0 {
 				t.Error("the outage, or its end, is not told")
 			}
 		})
@@ -96,12 +96,12 @@ func TestClusterWithoutOne(t *testing.T) {
 			if answers, _, _ := s.limit.Store(); answers {
 				t.Error("it is shown as if all answered")
 			}
-			back := fmt.Sprintf("answers again\" store=main server=%s", gone.Address)
+			back := fmt.Sprintf("can be used again\" store=main server=%s", gone.Address)
 			for begun := time.Now(); time.Since(begun) < 1200*time.Millisecond; { // two knocks
 				s.failing()
 			}
 			if n := s.log.count(back); n > 0 {
-				t.Errorf("while it is gone it is told %d times that it answers again", n)
+				t.Errorf("while it is gone it is told %d times that it can be used again", n)
 			}
 			if signals[1] == 0 {
 				gone.Kill()
@@ -187,7 +187,7 @@ func TestClusterThatIsNotThere(t *testing.T) {
 	if answers, n, ok := l.Store(); answers || n != 1 || !ok {
 		t.Errorf("it answers: %v, for %d instances, %v", answers, n, ok)
 	}
-	if n := log.count("does not answer"); n != 1 {
+	if n := log.count("cannot be used"); n != 1 {
 		t.Errorf("the outage is told %d times", n)
 	}
 }

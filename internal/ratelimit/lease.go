@@ -61,7 +61,7 @@ type refund struct {
 }
 
 func acquireLeases(set *lease.Set, s *Settings, r *remote) *leases {
-	key := "rate limit leases\n" + s.Identity + "\n" + s.Strategy + "\n" + strconv.Itoa(s.MaxKeys) + "\n" + s.Store.Name + "\n" + model.Text(s.Store.Redis)
+	key := "rate limit leases\n" + s.Identity + "\n" + s.Name + "\n" + s.Strategy + "\n" + strconv.Itoa(s.MaxKeys) + "\n" + s.Store.Name + "\n" + model.Text(s.Store.Redis)
 	return lease.Acquire(set, key, func() *leases {
 		idle := func(p *pocket, now time.Duration) bool {
 			held := p.purse.Load()

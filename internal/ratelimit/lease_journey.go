@@ -65,10 +65,7 @@ func (r *remote) portion(ctx context.Context, p *purse, n need) (a answer, ok bo
 		return a, false
 	}
 	q := &p.rule.quota
-	said, err := r.script.Run(ctx, r.store.Once, []string{p.name}, q.Count, q.Per.Microseconds(), q.Burst, n.least, n.most, n.unit, n.worth).Int64Slice()
-	if err == nil && len(said) != 7 {
-		err = errAnswer
-	}
+	said, err := r.call(ctx, r.store.Once, r.script, p.name, 7, q.Count, q.Per.Microseconds(), q.Burst, n.least, n.most, n.unit, n.worth)
 	if err != nil {
 		r.fail(server, p.name, err)
 		return a, false

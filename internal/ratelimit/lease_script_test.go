@@ -94,7 +94,7 @@ func TestReturnsToAWindow(t *testing.T) {
 		t.Errorf("%d groups", groups)
 	}
 	late := d.portion(t, &window, n, 1, 1, 1)[saidStamp] + 1
-	if back := fmt.Sprint(d.Must("EVAL", window.Refund, 1, "k", 1, n, late)); back != "0" {
+	if back := fmt.Sprint(d.Must("EVAL", window.Refund, 1, "k", 1, n, late)); back != "[0]" {
 		t.Errorf("%s of what no group has went back", back)
 	}
 }

@@ -289,7 +289,7 @@ func TestLeaseInAnOutage(t *testing.T) {
 		}
 		d.Restart()
 		decided(t, l, "k", 1)
-		if n := log.count("does not answer"); n != 1 {
+		if n := log.count("cannot be used"); n != 1 {
 			t.Errorf("the outage is told %d times", n)
 		}
 	})

@@ -231,14 +231,29 @@ func TestOutage(t *testing.T) {
 	if v := shut.Take(nobody{}, "k", "", 1); v.Allowed || !v.Unknown {
 		t.Errorf("deny: %+v", v)
 	}
-	if n := log.count("does not answer"); n != 1 {
+	if n := log.count("cannot be used"); n != 1 {
 		t.Errorf("the outage is told %d times", n)
 	}
 	d.Restart()
 	for _, l := range all {
 		decided(t, l, "k", 1)
 	}
-	redistest.Until(t, "the end is told", func() bool { return log.count("answers again") == 1 })
+	redistest.Until(t, "the end is told", func() bool { return log.count("can be used again") == 1 })
+}
+
+// TestOutagesThatFollow each other go on with the share that is used up.
+func TestOutagesThatFollow(t *testing.T) {
+	d := newDatabase(t)
+	s := common(ratelimit.TokenBucket, quota(10, time.Hour, 10))
+	s.OnFailure = ratelimit.FailLocal
+	l := d.instance(t, s, new(logged))
+	for _, want := range []int{10, 0} {
+		decided(t, l, "k", 1)
+		d.Kill()
+		redistest.Until(t, "the outage is noticed", func() bool { return l.Take(nobody{}, "other", "", 1).StoreFailed })
+		wantPasses(t, "in an outage", passes(l, "k", "", 20), want)
+		d.Restart()
+	}
 }
 
 // TestReleased: exchanges that a reload overtakes, which has the limit elsewhere, are
@@ -261,7 +276,7 @@ func TestReleased(t *testing.T) {
 		set.Release()
 		wantPasses(t, fmt.Sprint("after the end, with leases: ", leased), passes(l, "k", "", 20), 10)
 		group.Wait()
-		if n := log.count("does not answer"); n > 0 {
+		if n := log.count("cannot be used"); n > 0 {
 			t.Errorf("an outage is told %d times", n)
 		}
 	}

@@ -28,8 +28,6 @@ func newRemote(set *lease.Set, s *Settings) *remote {
 	}
 }
 
-var errAnswer = errors.New("a script has given no verdict")
-
 // take lets the store decide, once and within patience. It fails at once while the
 // server of the key is known not to answer.
 func (r *remote) take(t *tierRule, key string, cost int64) (v resilience.Verdict, from taken, ok bool) {
@@ -41,10 +39,7 @@ func (r *remote) take(t *tierRule, key string, cost int64) (v resilience.Verdict
 		return v, from, false
 	}
 	q := &t.quota
-	answer, err := r.script.Run(ctx, r.store.Once, []string{name}, q.Count, q.Per.Microseconds(), q.Burst, cost).Int64Slice()
-	if err == nil && len(answer) != 5 {
-		err = errAnswer
-	}
+	answer, err := r.call(ctx, r.store.Once, r.script, name, 5, q.Count, q.Per.Microseconds(), q.Burst, cost)
 	if err != nil {
 		r.fail(server, name, err)
 		return v, from, false
@@ -62,7 +57,7 @@ func (r *remote) giveBack(ctx context.Context, name string, n, of, stamp int64, 
 	if !ok {
 		return
 	}
-	err := r.refund.Run(ctx, r.store.Once, []string{name}, append([]any{n, of, stamp}, more...)...).Err()
+	_, err := r.call(ctx, r.store.Once, r.refund, name, 1, append([]any{n, of, stamp}, more...)...)
 	if err != nil && !errors.Is(ctx.Err(), context.Canceled) {
 		r.fail(server, name, err)
 	}

@@ -131,10 +131,10 @@ func TestLateReturnToAStore(t *testing.T) {
 			giveBack := func(due int64) string {
 				return fmt.Sprint(d.Must("EVAL", strategy.Refund, 1, "k", 60, 100, said[saidStamp], due, 100, time.Hour.Microseconds()))
 			}
-			if back := giveBack(said[saidStamp]); back != "0" {
+			if back := giveBack(said[saidStamp]); back != "[0]" {
 				t.Errorf("%s of what is there again went back", back)
 			}
-			if back := giveBack(said[saidStamp] + time.Hour.Microseconds()); back != "60" {
+			if back := giveBack(said[saidStamp] + time.Hour.Microseconds()); back != "[60]" {
 				t.Errorf("%s of 60 went back", back)
 			}
 			want := d.portion(t, &strategy, 100, 1, 1, 1)

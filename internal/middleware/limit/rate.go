@@ -27,7 +27,7 @@ type RateOptions struct {
 	TierBy    *config.LimitKey        `config:"tier_by" doc:"what names the tier of a request; one that is not among tiers has the numbers above" default:"the tier of the consumer"`
 	Store     config.StoreName        `config:"store" doc:"where what is used up is kept: memory, or a store that all instances share" default:"memory"`
 	Sync      string                  `config:"sync" enum:"exact|lease" doc:"with a store: exact, each decision is the store's; lease, each instance takes portions of what is there ahead of need, so that most decisions ask nobody"`
-	OnFailure string                  `config:"on_store_failure" enum:"local|allow|deny" doc:"while the store does not answer: local, each instance enforces its share by itself; allow, all pass; deny, all are 503" default:"local"`
+	OnFailure string                  `config:"on_store_failure" enum:"local|allow|deny" doc:"while the store cannot be used: local, each instance enforces its share by itself; allow, all pass; deny, all are 503" default:"local"`
 	Mode      string                  `config:"mode" enum:"enforce|shadow" doc:"whether what is too much is refused, or only counted"`
 	MaxKeys   int                     `config:"max_keys" doc:"how many keys are remembered; past it those that were not seen lately are forgotten"`
 	Adaptive  *AdaptiveRateOptions    `config:"adaptive" doc:"lets what is usual through, not all that rate would" default:"it does not"`
@@ -266,7 +266,7 @@ func policyOf(name, strategy string, q resilience.Quota) *pipeline.Policy {
 
 var (
 	errTooFast = errors.New("the limit has nothing left for this key")
-	errUnknown = errors.New("the store of the limit does not answer")
+	errUnknown = errors.New("the store of the limit cannot be used")
 )
 
 // passed is what an exchange that was let through has taken.

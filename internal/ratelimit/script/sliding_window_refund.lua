@@ -4,7 +4,7 @@
 -- neighbours, so that there are not too many.
 if ARGV[4] then -- what has left the window has come back by itself
   local clock = redis.call('TIME')
-  if clock[1] * 1000000 + clock[2] >= tonumber(ARGV[4]) then return 0 end
+  if clock[1] * 1000000 + clock[2] >= tonumber(ARGV[4]) then return {0} end
 end
 local list, stamp, groups = KEYS[1], tonumber(ARGV[3]), 127
 local function pair(text)
@@ -14,14 +14,14 @@ end
 local function text(a, b) return string.format('%.0f %.0f', a, b) end
 
 local entries, ends, sizes = redis.call('LRANGE', list, 0, -1), {}, {}
-if not entries[1] then return 0 end -- all is there again
+if not entries[1] then return {0} end -- all is there again
 local total, of = pair(entries[1])
 local last
 for i = 2, #entries do
   ends[i], sizes[i] = pair(entries[i])
   if not last and ends[i] >= stamp then last = i end
 end
-if not last then return 0 end
+if not last then return {0} end
 local back, size = math.floor(tonumber(ARGV[1]) * of / tonumber(ARGV[2])), math.ceil(of / groups)
 local rest, first = back, last + 1
 while rest > 0 and first > 2 do
@@ -38,4 +38,4 @@ for i = math.max(first - 1, 2), final do
 end
 redis.call('LREM', list, 0, 'gone')
 redis.call('LSET', list, 0, text(total - back + rest, of))
-return back - rest
+return {back - rest}
