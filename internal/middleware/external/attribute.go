@@ -67,8 +67,8 @@ func headers(x *pipeline.Exchange) map[string]string {
 	}
 	all[":method"], all[":path"], all[":authority"], all[":scheme"] = r.Method, r.Path+r.Query, r.Host, r.Scheme
 	all["x-forwarded-host"], all["x-forwarded-proto"] = forwardedHost(r), forwardedProto(r)
-	if way := forwardedFor(x); way != "" {
-		all["x-forwarded-for"] = way
+	if hops := forwardedFor(x); hops != "" {
+		all["x-forwarded-for"] = hops
 	}
 	if client := x.ClientText(); client != "" {
 		all["x-real-ip"] = client

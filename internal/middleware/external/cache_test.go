@@ -142,14 +142,15 @@ func TestWhatIsNotRemembered(t *testing.T) {
 		"no-store":            func(h http.Header) { h.Set("Cache-Control", "private, No-Store") },
 		"no-cache":            func(h http.Header) { h.Set("Cache-Control", `no-cache="x"`) },
 		"a cookie":            func(h http.Header) { h.Set("Set-Cookie", "a=1") },
-		"a long body of a no": func(h http.Header) { h.Set("X-Long", strings.Repeat("x", 5<<10)) },
+		"a long body of a no": func(h http.Header) { h.Set("X-Long", strings.Repeat("x", 9<<10)) },
+		"a long field":        func(h http.Header) { h.Set("X-Field", strings.Repeat("x", 9<<10)) },
 	} {
 		for _, authorization := range []string{"good", "bad"} {
 			if name == "a long body of a no" && authorization == "good" {
 				continue
 			}
 			var count atomic.Int32
-			m, _ := newBed(t).build(`{http: {url: "` + counting(t, &count, more) + `", client_headers: [Set-Cookie]}, cache: {ttl: 1h}}`)
+			m, _ := newBed(t).build(`{http: {url: "` + counting(t, &count, more) + `", client_headers: [Set-Cookie], response_headers: [X-Field]}, cache: {ttl: 1h}}`)
 			for range 2 {
 				if _, err := serve(m, asked(t.Context(), "GET /", "Authorization: "+authorization)); err != nil {
 					t.Fatal(err)
@@ -159,6 +160,17 @@ func TestWhatIsNotRemembered(t *testing.T) {
 				t.Errorf("%s, %s: asked %d times", name, authorization, count.Load())
 			}
 		}
+	}
+	// What the service says of time is no such word: ttl counts.
+	var timed atomic.Int32
+	m, _ := newBed(t).build(`{http: {url: "` + counting(t, &timed, func(h http.Header) { h.Set("Cache-Control", "private, max-age=0") }) + `"}, cache: {ttl: 1h}}`)
+	for range 2 {
+		if _, err := serve(m, asked(t.Context(), "GET /")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if timed.Load() != 1 {
+		t.Errorf("with max-age asked %d times", timed.Load())
 	}
 	// Nor is that the service itself fails, whatever the client is told of it.
 	var failed atomic.Int32
@@ -178,7 +190,7 @@ func TestWhatIsNotRemembered(t *testing.T) {
 			panic(http.ErrAbortHandler)
 		}
 	})
-	m, _ := newBed(t).build(`{http: {url: "` + url + `"}, cache: {ttl: 1h}}`)
+	m, _ = newBed(t).build(`{http: {url: "` + url + `"}, cache: {ttl: 1h}}`)
 	if _, err := serve(m, asked(t.Context(), "GET /")); word(err) != pipeline.AuthUnavailable {
 		t.Error(err)
 	}

@@ -25,7 +25,24 @@ type decision struct {
 	fields message.Fields
 	body   string
 
-	fleeting bool // not to be remembered
+	uncacheable bool // not to be remembered
+}
+
+// size is how many bytes of text a decision keeps.
+func (d *decision) size() int {
+	size := len(d.body)
+	for _, f := range d.fields {
+		size += len(f.Name) + len(f.Value)
+	}
+	for _, edits := range [][]edit{d.request, d.response} {
+		for _, e := range edits {
+			size += len(e.name) + len(e.value)
+		}
+	}
+	for _, p := range d.query {
+		size += len(p.name) + len(p.value)
+	}
+	return size
 }
 
 // edit changes the lines of one name.

@@ -5,8 +5,10 @@
 package external
 
 import (
+	"strings"
 	"time"
 
+	"sluice/internal/canonical"
 	"sluice/internal/config"
 	"sluice/internal/model"
 	"sluice/internal/pemfile"
@@ -98,7 +100,19 @@ type cacheSettings struct {
 // Auth is the kind external_auth: a service decides whether a request passes. What it
 // refuses is answered as it says; where it cannot be asked, 503 auth_unavailable.
 func Auth() pipeline.Kind {
-	return pipeline.NewKind("external_auth", func() *Options {
+	kind := pipeline.NewKind("external_auth", func() *Options {
 		return &Options{Timeout: config.Duration(time.Second), OnFailure: "deny"}
 	}, validate, build).As(model.Authenticating)
+	return pipeline.Warn(kind, (*settings).warn)
+}
+
+// warn reports a service that is told credentials over a network without TLS.
+func (s *settings) warn(report model.Report) {
+	const message = "the service is asked in clear: whoever is in between reads what clients prove themselves by, and can let anybody pass"
+	switch {
+	case s.HTTP != nil && canonical.InClear(s.HTTP.URL):
+		report("http.url", message, "use https")
+	case s.GRPC != nil && s.GRPC.TLS == nil && !strings.HasPrefix(s.GRPC.Address, "unix:") && !canonical.Loopback(s.GRPC.Address):
+		report("grpc.address", message, "write tls: {}")
+	}
 }

@@ -12,50 +12,35 @@ import (
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
-	"google.golang.org/protobuf/proto"
 
-	"sluice/internal/keyed"
+	"sluice/internal/pemfile"
 	"sluice/internal/pipeline"
 )
 
 // grpcDecider asks by Envoy's protocol.
 type grpcDecider struct {
-	*grpcSettings
+	address string
+	tls     *pemfile.Client // nil: in clear
 
 	mu         sync.Mutex
 	connection *grpc.ClientConn // nil until it is needed
 }
 
-func newGRPCDecider(s *grpcSettings) *grpcDecider { return &grpcDecider{grpcSettings: s} }
-
-// grpcQuestion is a request to the service.
-type grpcQuestion struct{ *authv3.CheckRequest }
-
-// sum is of all of it; no two are alike, since each has its time.
-func (q grpcQuestion) sum() keyed.Digest {
-	text, err := proto.MarshalOptions{Deterministic: true}.Marshal(q.CheckRequest)
-	if err != nil {
-		panic("BUG: a question that cannot be written: " + err.Error())
-	}
-	h := newHash()
-	h.text(string(text))
-	return h.sum()
+func newGRPCDecider(s *grpcSettings) *grpcDecider {
+	return &grpcDecider{address: s.Address, tls: s.TLS}
 }
 
-func (d *grpcDecider) question(x *pipeline.Exchange) question {
-	return grpcQuestion{&authv3.CheckRequest{Attributes: attributes(x, d.Extensions)}}
+func (d *grpcDecider) request(x *pipeline.Exchange, s *settings) request {
+	asked := &authv3.CheckRequest{Attributes: attributes(x, s.GRPC.Extensions)} // with its time, so that no two are alike
+	return request{decide: func(ctx context.Context) (*decision, error) { return d.decide(ctx, s, asked) }}
 }
 
-func (d *grpcDecider) decide(ctx context.Context, s *settings, q question) (*decision, error) {
-	asked, ok := q.(grpcQuestion)
-	if !ok {
-		panic("BUG: a question of another protocol")
-	}
+func (d *grpcDecider) decide(ctx context.Context, s *settings, asked *authv3.CheckRequest) (*decision, error) {
 	connection, err := d.connect()
 	if err != nil {
 		return nil, err
 	}
-	answer, err := authv3.NewAuthorizationClient(connection).Check(ctx, asked.CheckRequest)
+	answer, err := authv3.NewAuthorizationClient(connection).Check(ctx, asked)
 	if err != nil {
 		return nil, err
 	}
@@ -75,12 +60,12 @@ func (d *grpcDecider) connect() (*grpc.ClientConn, error) {
 		return d.connection, nil
 	}
 	security := insecure.NewCredentials()
-	if d.TLS != nil {
-		security = credentials.NewTLS(d.TLS.Config())
+	if d.tls != nil {
+		security = credentials.NewTLS(d.tls.Config())
 	}
-	target := "dns:///" + d.Address
-	if strings.HasPrefix(d.Address, "unix:") {
-		target = d.Address
+	target := "dns:///" + d.address
+	if strings.HasPrefix(d.address, "unix:") {
+		target = d.address
 	}
 	pause := backoff.Config{BaseDelay: longestPause / 10, Multiplier: 1.6, Jitter: 0.2, MaxDelay: longestPause}
 	connection, err := grpc.NewClient(target,
@@ -92,7 +77,7 @@ func (d *grpcDecider) connect() (*grpc.ClientConn, error) {
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(largestAnswer)),
 	)
 	if err != nil {
-		return nil, fmt.Errorf("a client of %s: %w", d.Address, err)
+		return nil, fmt.Errorf("a client of %s: %w", d.address, err)
 	}
 	d.connection = connection
 	return connection, nil

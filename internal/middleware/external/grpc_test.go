@@ -320,7 +320,7 @@ func TestGRPCThatFails(t *testing.T) {
 	}
 }
 
-// TestClientThatLeavesACall ends the question.
+// TestClientThatLeavesACall ends the request.
 func TestClientThatLeavesACall(t *testing.T) {
 	asking, ended := make(chan struct{}), make(chan struct{})
 	address, _ := authorizer(t, "tcp", "127.0.0.1:0", func(ctx context.Context, _ *authv3.CheckRequest) (*authv3.CheckResponse, error) {
@@ -384,7 +384,7 @@ func TestServiceThatComesBack(t *testing.T) {
 	}
 }
 
-// TestReloadOfCalls lets a question that is under way end when its configuration is
+// TestReloadOfCalls lets a request that is under way end when its configuration is
 // released.
 func TestReloadOfCalls(t *testing.T) {
 	asking, answer := make(chan struct{}), make(chan struct{})

@@ -23,18 +23,17 @@ const (
 	// largestBody bounds what a client is told of a refusal, in bytes; a longer body is
 	// left out.
 	largestBody = 64 << 10
-	// largestKept bounds the body of a refusal that is remembered.
-	largestKept = 4 << 10
+	// largestKept bounds the text of a decision that is remembered, in bytes.
+	largestKept = 8 << 10
 	largestHead = 64 << 10
-	// mostConnections bounds those to a service that is slow: past it questions wait for
+	// mostConnections bounds those to a service that is slow: past it requests wait for
 	// one, within their time.
 	mostConnections = 256
 )
 
 // httpDecider asks by HTTP.
 type httpDecider struct {
-	*httpSettings
-
+	url       string
 	transport *http.Transport
 	client    *http.Client
 }
@@ -55,20 +54,24 @@ func newHTTPDecider(s *httpSettings, timeout time.Duration) *httpDecider {
 		Transport:     transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }, // they are the client's
 	}
-	return &httpDecider{s, transport, client}
+	return &httpDecider{s.URL, transport, client}
 }
 
 func (d *httpDecider) disconnect() { d.transport.CloseIdleConnections() }
 
-// httpQuestion is the header of a request to the service.
-type httpQuestion struct {
-	header http.Header
-	id     string // of the request, by which it does not decide
+func (d *httpDecider) request(x *pipeline.Exchange, s *settings) request {
+	header, id := told(x, s.HTTP.Told), x.ID
+	return request{
+		sum:    func() keyed.Digest { return sumOf(header) },
+		decide: func(ctx context.Context) (*decision, error) { return d.decide(ctx, s, header, id) },
+	}
 }
 
-func (d *httpDecider) question(x *pipeline.Exchange) question {
+// told is the header of a request to the service, but for the id, by which it does not
+// decide.
+func told(x *pipeline.Exchange, names []string) http.Header {
 	r, h := x.Request, http.Header{"User-Agent": {"sluice"}}
-	for _, name := range d.Told {
+	for _, name := range names {
 		canonical := textproto.CanonicalMIMEHeaderKey(name)
 		var values []string
 		for value := range r.Fields.Values(name) {
@@ -82,13 +85,13 @@ func (d *httpDecider) question(x *pipeline.Exchange) question {
 	h["X-Forwarded-Uri"] = []string{r.Path + r.Query}
 	h["X-Forwarded-Host"] = []string{forwardedHost(r)}
 	h["X-Forwarded-Proto"] = []string{forwardedProto(r)}
-	if way := forwardedFor(x); way != "" {
-		h["X-Forwarded-For"] = []string{way}
+	if hops := forwardedFor(x); hops != "" {
+		h["X-Forwarded-For"] = []string{hops}
 	}
 	if client := x.ClientText(); client != "" {
 		h["X-Real-Ip"] = []string{client}
 	}
-	return &httpQuestion{h, x.ID}
+	return h
 }
 
 // forwardedHost, forwardedProto and forwardedFor are what the upstream is told, too.
@@ -107,35 +110,30 @@ func forwardedProto(r *message.Request) string {
 }
 
 func forwardedFor(x *pipeline.Exchange) string {
-	way := slices.Collect(x.Request.Fields.List(message.XForwardedFor))
+	hops := slices.Collect(x.Request.Fields.List(message.XForwardedFor))
 	if peer := x.PeerText(); peer != "" {
-		way = append(way, peer)
+		hops = append(hops, peer)
 	}
-	return strings.Join(way, ", ")
+	return strings.Join(hops, ", ")
 }
 
-// sum is of all but the id.
-func (q *httpQuestion) sum() keyed.Digest {
+func sumOf(header http.Header) keyed.Digest {
 	h := newHash()
-	for _, name := range slices.Sorted(maps.Keys(q.header)) {
+	for _, name := range slices.Sorted(maps.Keys(header)) {
 		h.text(name)
-		h.list(q.header[name])
+		h.list(header[name])
 	}
 	return h.sum()
 }
 
-func (d *httpDecider) decide(ctx context.Context, s *settings, q question) (*decision, error) {
-	asked, ok := q.(*httpQuestion)
-	if !ok {
-		panic("BUG: a question of another protocol")
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, d.URL, nil)
+func (d *httpDecider) decide(ctx context.Context, s *settings, header http.Header, id string) (*decision, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, d.url, nil)
 	if err != nil {
 		return nil, err
 	}
-	request.Header = asked.header
-	if asked.id != "" {
-		request.Header["X-Request-Id"] = []string{asked.id}
+	request.Header = header
+	if id != "" {
+		request.Header["X-Request-Id"] = []string{id}
 	}
 	response, err := d.client.Do(request)
 	if err != nil {
@@ -147,7 +145,7 @@ func (d *httpDecider) decide(ctx context.Context, s *settings, q question) (*dec
 		return nil, fmt.Errorf("the service answers with the status %d", response.StatusCode)
 	case response.StatusCode < 300:
 		_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, largestBody)) // so that the connection can be used again
-		return d.allowing(s, response)
+		return allowing(s, response)
 	}
 	return refusing(response), nil
 }
@@ -162,17 +160,17 @@ func bare(err error) error {
 }
 
 // allowing is what an answer that allows says.
-func (d *httpDecider) allowing(s *settings, response *http.Response) (*decision, error) {
-	made := &decision{allowed: true, fleeting: unstorable(response)}
-	for _, name := range d.ToUpstream {
+func allowing(s *settings, response *http.Response) (*decision, error) {
+	made := &decision{allowed: true, uncacheable: unstorable(response)}
+	for _, name := range s.HTTP.ToUpstream {
 		for _, value := range response.Header.Values(name) {
 			made.request = append(made.request, edit{add, name, value}) // those of the request are gone already
 		}
 	}
-	for _, name := range d.ToClient {
+	for _, name := range s.HTTP.ToClient {
 		for _, value := range response.Header.Values(name) {
 			made.response = append(made.response, edit{add, name, value})
-			made.fleeting = true // as a cookie of one client
+			made.uncacheable = true // as a cookie of one client
 		}
 	}
 	err := made.identify(s.Consumer, s.Groups, response.Header.Values)
@@ -194,7 +192,7 @@ func unstorable(response *http.Response) bool {
 // refusing is an answer that the client gets. Whatever is wrong with its body, it
 // remains a refusal.
 func refusing(response *http.Response) *decision {
-	made := &decision{status: response.StatusCode, fleeting: response.StatusCode >= 500 || unstorable(response) || response.Header.Get("Set-Cookie") != ""}
+	made := &decision{status: response.StatusCode, uncacheable: response.StatusCode >= 500 || unstorable(response) || response.Header.Get("Set-Cookie") != ""}
 	hops := response.Header.Values("Connection")
 	for _, name := range slices.Sorted(maps.Keys(response.Header)) {
 		if !passes(name, hops) {
@@ -210,7 +208,7 @@ func refusing(response *http.Response) *decision {
 	} else {
 		made.fields.Delete(message.ContentEncoding.String())
 	}
-	made.fleeting = made.fleeting || err != nil || len(body) > largestKept
+	made.uncacheable = made.uncacheable || err != nil
 	return made
 }
 

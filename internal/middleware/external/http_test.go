@@ -318,7 +318,7 @@ func TestServiceThatFails(t *testing.T) {
 	close(slow)
 }
 
-// TestClientThatLeaves ends the question.
+// TestClientThatLeaves ends the request.
 func TestClientThatLeaves(t *testing.T) {
 	asking, ended := make(chan struct{}), make(chan struct{})
 	url := decider(t, func(_ http.ResponseWriter, r *http.Request) {
@@ -370,7 +370,7 @@ func TestReload(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	after, releaseAfter := b.build(options)
+	after, releaseAfter := b.build(`{http: {url: "` + server.URL + `", request_headers: [X-A], response_headers: [X-B]}, on_failure: allow}`)
 	releaseBefore()
 	if reached, err := serve(after, asked(t.Context(), "GET /")); err != nil || reached == nil {
 		t.Fatal(err)

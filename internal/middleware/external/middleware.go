@@ -22,7 +22,7 @@ type gate struct {
 
 func build(site *pipeline.Site, s *settings) pipeline.Middleware {
 	g := &gate{settings: s}
-	g.target = lease.Acquire(site.Leases, "external auth\n"+model.Digest(s.HTTP, s.GRPC, s.Timeout), func() *target { return newTarget(s, site.Log) })
+	g.target = lease.Acquire(site.Leases, "external auth\n"+s.identity(), func() *target { return newTarget(s, site.Log) })
 	if s.Cache != nil {
 		identity := "external auth's decisions\n" + site.Identity() + "\n" + model.Digest(s)
 		g.cache = lease.Acquire(site.Leases, identity, func() *keyed.Cache[*decision] { return keyed.NewCache[*decision](s.Cache.Max) })
@@ -67,12 +67,12 @@ func overdue(x *pipeline.Exchange) bool { return !x.Until.IsZero() && !time.Now(
 
 // decide is what the service says, or has said of a request that is alike.
 func (g *gate) decide(x *pipeline.Exchange) (*decision, error) {
-	var q question // made when it is needed
+	var r request // made when it is needed
 	var key keyed.Digest
 	if g.cache != nil {
 		if g.Cache.Key == nil {
-			q = g.target.decider.question(x)
-			key = q.sum()
+			r = g.target.decider.request(x, g.settings)
+			key = r.sum()
 		} else {
 			key = keyOf(x, g.Cache.Key)
 		}
@@ -80,8 +80,8 @@ func (g *gate) decide(x *pipeline.Exchange) (*decision, error) {
 			return d, nil
 		}
 	}
-	if q == nil {
-		q = g.target.decider.question(x)
+	if r.decide == nil {
+		r = g.target.decider.request(x, g.settings)
 	}
 	until := x.WaitUntil(g.Timeout)
 	var d *decision
@@ -89,9 +89,9 @@ func (g *gate) decide(x *pipeline.Exchange) (*decision, error) {
 	x.Wait(func() {
 		ctx, cancel := context.WithDeadline(x.Context(), until)
 		defer cancel()
-		d, err = g.target.ask(ctx, g.settings, q)
+		d, err = g.target.ask(ctx, r, g.Allow)
 	})
-	if err == nil && g.cache != nil && !d.fleeting {
+	if err == nil && g.cache != nil && !d.uncacheable && d.size() <= largestKept {
 		now := time.Now()
 		g.cache.Put(&key, d, now.Add(g.Cache.TTL), now)
 	}

@@ -13,8 +13,12 @@ func TestProblems(t *testing.T) {
 		t.Fatal(err)
 	}
 	for options, want := range map[string]string{
-		`{http: {url: "http://auth.test/check"}}`:                                        "",
-		`{grpc: {address: "auth.test:9000"}, timeout: 250ms, on_failure: allow}`:         "",
+		`{http: {url: "https://auth.test/check"}}`:                                       "",
+		`{http: {url: "http://localhost:9000/check"}}`:                                   "",
+		`{http: {url: "http://auth.test/check"}}`:                                        "it.yaml:3:102: warning: the service is asked in clear: whoever is in between reads what clients prove themselves by, and can let anybody pass (use https)",
+		`{grpc: {address: "auth.test:9000"}, timeout: 250ms, on_failure: allow}`:         "it.yaml:3:106: warning: the service is asked in clear: whoever is in between reads what clients prove themselves by, and can let anybody pass (write tls: {})",
+		`{grpc: {address: "auth.test:9000", tls: {}}}`:                                   "",
+		`{grpc: {address: "[::1]:9000"}}`:                                                "",
 		`{grpc: {address: "unix:/run/auth"}, cache: {ttl: 1m, key: [method, header:A]}}`: "",
 		`{}`: "it.yaml:3:89: external_auth does not say whom to ask (write http: {url: …} or grpc: {address: HOST:PORT})",
 		`{http: {url: "http://a.test"}, grpc: {address: "a.test:1"}}`: "external_auth has both http and grpc",
@@ -42,7 +46,7 @@ func TestProblems(t *testing.T) {
 		`{http: {url: "http://a.test"}, groups_header: Forwarded}`:              "Forwarded is set by the gateway",
 		`{grpc: {address: "a.test:1", drop_headers: [Via]}}`:                    "Via is set by the gateway",
 		`{http: {url: "http://a.test"}, timeout: 24h}`:                          "timeout must be at most 1m, not 24h (requests wait for it: write a time such as 1s)",
-		`{http: {url: "http://a.test"}, timeout: 1m}`:                           "",
+		`{http: {url: "https://a.test"}, timeout: 1m}`:                          "",
 		`{http: {url: "http://a.test", client_headers: [Transfer-Encoding]}}`:   "Transfer-Encoding belongs to the connection",
 		`{grpc: {address: "http://a.test:1"}}`:                                  "grpc.address must be host:port or unix:PATH",
 		`{grpc: {address: a.test}}`:                                             "grpc.address must be host:port or unix:PATH",

@@ -8,23 +8,24 @@ import (
 	"time"
 
 	"sluice/internal/keyed"
+	"sluice/internal/model"
 	"sluice/internal/pipeline"
 )
 
 // decider is a way to ask a service. It connects when it is first asked.
 type decider interface {
-	// question is what it is asked about an exchange.
-	question(x *pipeline.Exchange) question
-	// decide asks; an error is that it cannot be told. It waits.
-	decide(ctx context.Context, s *settings, q question) (*decision, error)
+	// request is what is asked about an exchange.
+	request(x *pipeline.Exchange, s *settings) request
 	// disconnect ends what connections there are. It may be asked again.
 	disconnect()
 }
 
-// question is what a service is asked about one request.
-type question interface {
-	// sum is of all of it.
-	sum() keyed.Digest
+// request is what a service is asked about one exchange.
+type request struct {
+	// sum is of all by which the service may decide; nil: no two requests are alike.
+	sum func() keyed.Digest
+	// decide asks; an error is that it cannot be told. It waits.
+	decide func(ctx context.Context) (*decision, error)
 }
 
 // target is a service, whose connections are shared by all who ask it, over reloads.
@@ -50,6 +51,14 @@ func newTarget(s *settings, log *slog.Logger) *target {
 	return t
 }
 
+// identity is of all that a target is made of: what it is asked may differ.
+func (s *settings) identity() string {
+	if s.HTTP != nil {
+		return model.Digest("http", s.HTTP.URL, s.HTTP.TLS, s.Timeout)
+	}
+	return model.Digest("grpc", s.GRPC.Address, s.GRPC.TLS)
+}
+
 // Release ends the connections once nobody asks any more.
 func (t *target) Release() {
 	t.mu.Lock()
@@ -67,17 +76,17 @@ func (t *target) settle() {
 }
 
 // ask asks the service, and logs that it cannot be asked.
-func (t *target) ask(ctx context.Context, s *settings, q question) (*decision, error) {
+func (t *target) ask(ctx context.Context, r request, allowed bool) (*decision, error) {
 	t.mu.Lock()
 	t.asking++
 	t.mu.Unlock()
-	d, err := t.decider.decide(ctx, s, q)
+	d, err := r.decide(ctx)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.asking--
 	t.settle()
 	if err != nil && !errors.Is(context.Cause(ctx), pipeline.ErrClientGone) {
-		t.failed(err, s.Allow)
+		t.failed(err, allowed)
 	}
 	return d, err
 }
