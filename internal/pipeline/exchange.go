@@ -118,7 +118,8 @@ type Principal struct {
 }
 
 // Authenticate takes who a middleware has found the client to be. Where several have,
-// the later one's word counts, and what it does not say is left as it is.
+// the later one's word counts, and what it does not say is left as it is; groups are those
+// that any of them names, and claims likewise.
 func (x *Exchange) Authenticate(p *Principal) {
 	if x.Principal != nil {
 		p = x.Principal.with(p)
