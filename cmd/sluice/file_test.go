@@ -66,6 +66,33 @@ func TestEveryCommandTellsProblems(t *testing.T) {
 	}
 }
 
+// TestCommandsTellNoSecret: what is wrong with a secret is told without it.
+func TestCommandsTellNoSecret(t *testing.T) {
+	for _, middleware := range []string{
+		"jwt: {issuers: [{issuer: a, secret: l-e-t-m-e-i-n}]}",
+		"jwt: {issuers: [{issuer: a, secrt: l-e-t-m-e-i-n}]}",
+		"hmac_auth: {keys: [{id: a, secret: l-e-t-m-e-i-n}]}",
+		"basic_auth: {users: [{name: ann, hash: l-e-t-m-e-i-n}]}",
+		"basic_auth: {users: ['ann:l-e-t-m-e-i-n']}",
+		"api_key: {keys: [{key: l-e-t-m-e-i-n, consumer: a}]}",
+		"api_key: {keys: [l-e-t-m-e-i-n]}",
+		"api_key: {keys_file: keys.yaml}",
+		"external_auth: {http: {url: 'http://u:l-e-t-m-e-i-n@auth.test'}}",
+		"external_auth: {http: {url: 'http://u:l-e-t-m-e-i-n/@auth.test:x'}}",
+		"jwt: {issuers: [{issuer: a, secret: l-e-t-m-e-i-n",
+	} {
+		dir := t.TempDir()
+		write(t, dir, "keys.yaml", "[l-e-t-m-e-i-n]")
+		write(t, dir, "it.yaml", small+"  - {match: {path: /x}, respond: {status: 204}, middleware: [{"+middleware+"}]}\n")
+		for _, args := range [][]string{{"run"}, {"validate"}, {"explain", "GET", "/x"}} {
+			got := sluice(t, dir, append(args, "-c", "it.yaml")...)
+			if text := got.stdout + got.stderr; got.code != 1 || !strings.Contains(text, "^\n") || strings.Contains(text, "l-e-t-m-e-i-n") {
+				t.Errorf("%s, %v: %+v", middleware, args, got)
+			}
+		}
+	}
+}
+
 func TestFilesThatCannotBeRead(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "empty.yaml", "")

@@ -25,7 +25,7 @@ func FuzzResolve(f *testing.F) {
 		}
 		f.Add(data)
 	}
-	for _, seed := range []string{"", "{", "[", "&a [*a]", "<<: {<<: {}}", "? {}\n: *x", "a: &a {<<: *a}", "routes: [{match: {path: \"${A}{${B}\"}, respond: {body: \"{{${A}}}\"}}]", "\ufeff{\"a\":\t\"\\ud83d\\ude00\"}", "listeners: &x {a: *x}", "include: [*.yaml]", "admin: {token: &t !!str 'a''b', x: *t}", "token: |\n  a\n\n  b\nb: c", "a:\n- token: b\n   c\n# d"} {
+	for _, seed := range []string{"", "{", "[", "&a [*a]", "<<: {<<: {}}", "? {}\n: *x", "a: &a {<<: *a}", "routes: [{match: {path: \"${A}{${B}\"}, respond: {body: \"{{${A}}}\"}}]", "\ufeff{\"a\":\t\"\\ud83d\\ude00\"}", "listeners: &x {a: *x}", "include: [*.yaml]", "admin: {token: &t !!str 'a''b', x: *t}", "token: |\n  a\n\n  b\nb: c", "a:\n- token: b\n   c\n# d", "a: [\"http://u:p/q@h\", ws:\\/\\/x@y@z] # ://a:b@c", "keys: [a, {kye: b}]\nusers: [c]\nsecrt: d"} {
 		f.Add([]byte(seed))
 		f.Add([]byte(listen + seed))
 	}
