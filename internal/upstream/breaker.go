@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"sync/atomic"
 	"time"
 
 	"sluice/internal/lease"
@@ -10,8 +11,8 @@ import (
 
 // acquireBreaker is the circuit breaker of an upstream, or of one endpoint of it.
 // It is another one where its settings are others: what was counted by those says
-// nothing.
-func acquireBreaker(set *lease.Set, m *model.Upstream, place, endpoint string, observer Observer) *resilience.Breaker {
+// nothing. Its transitions are counted in turned.
+func acquireBreaker(set *lease.Set, m *model.Upstream, place, endpoint string, turned *atomic.Uint64, observer Observer) *resilience.Breaker {
 	settings := resilience.BreakerSettings{
 		Window: m.Breaker.Window, MinRequests: m.Breaker.MinRequests, ErrorRate: m.Breaker.ErrorRate, Consecutive: m.Breaker.Consecutive,
 		OpenFor: m.Breaker.OpenFor, MaxConcurrent: m.Breaker.MaxConcurrent, Successes: m.Breaker.Successes,
@@ -25,6 +26,7 @@ func acquireBreaker(set *lease.Set, m *model.Upstream, place, endpoint string, o
 	}{settings, m.Breaker.FailureStatus})
 	return lease.Acquire(set, "breaker\n"+m.Name+"\n"+place+"\n"+identity, func() *resilience.Breaker {
 		return resilience.NewBreaker(settings, func(t resilience.Transition) {
+			turned.Add(1)
 			observer.tell(Event{Kind: BreakerChanged, Upstream: m.Name, Endpoint: endpoint, From: t.From.String(), To: t.To.String(), Reason: t.Reason})
 		})
 	})

@@ -62,7 +62,7 @@ func (b *builder) endpoint(set *lease.Set, m model.Endpoint, n int) (e *Endpoint
 		state: lease.Acquire(set, identity, func() *state { isNew = true; return &state{} }),
 	}
 	if b.m.Breaker != nil && b.m.Breaker.Scope == model.ScopeEndpoint {
-		e.breaker = acquireBreaker(set, b.m, m.Place(), m.URL, b.observer)
+		e.breaker = acquireBreaker(set, b.m, m.Place(), m.URL, &b.shared.turned, b.observer)
 	}
 	if b.m.Health != nil {
 		b.check(set, e, identity)

@@ -25,10 +25,11 @@ type Group struct {
 	shared   *shared
 	breaker  *resilience.Breaker // of the whole upstream; nil: none
 	observer Observer
-	roster   *roster               // where the members are looked up; nil: they are written out
-	members  *atomic.Pointer[roll] // nil in it until they are known
-	view     atomic.Pointer[view]  // nil until the first look
-	guards   []*keptGuard          // what judges it for adaptive limits
+	roster   *roster                // where the members are looked up; nil: they are written out
+	members  *atomic.Pointer[roll]  // nil in it until they are known
+	view     atomic.Pointer[view]   // nil until the first look
+	passes   atomic.Pointer[passes] // nil until somebody asks
+	guards   []*keptGuard           // what judges it for adaptive limits
 }
 
 // Connect makes the connections to endpoints, and starts nothing. What they hold
@@ -46,7 +47,7 @@ func Acquire(set *lease.Set, m *model.Upstream, connect Connect, observer Observ
 	g := &Group{Upstream: m, observer: observer}
 	g.shared = lease.Acquire(set, "upstream\n"+m.Name, newShared)
 	if m.Breaker != nil && m.Breaker.Scope != model.ScopeEndpoint {
-		g.breaker = acquireBreaker(set, m, "", "", observer)
+		g.breaker = acquireBreaker(set, m, "", "", &g.shared.turned, observer)
 	}
 	b := &builder{m: m, shared: g.shared, connect: connect, observer: observer}
 	if m.DNS != nil {

@@ -79,13 +79,32 @@ func (g *Group) closed() bool {
 	if members == nil {
 		return true
 	}
+	turned := g.shared.turned.Load() // before the breakers are looked at
+	known := g.passes.Load()
+	if known == nil || known.turned != turned || known.members != members {
+		known = &passes{turned, members, members.pass()}
+		g.passes.Store(known)
+	}
+	return known.most
+}
+
+// passes is whether most of an upstream's endpoints pass what is asked, as of a number of
+// transitions of circuit breakers.
+type passes struct {
+	turned  uint64
+	members *roll
+	most    bool
+}
+
+// pass tells whether the circuit breakers of more than half of the endpoints are closed.
+func (r *roll) pass() bool {
 	closed := 0
-	for _, e := range members.endpoints {
+	for _, e := range r.endpoints {
 		if e.breaker.Closed() {
 			closed++
 		}
 	}
-	return len(members.endpoints) == 0 || 2*closed > len(members.endpoints)
+	return len(r.endpoints) == 0 || 2*closed > len(r.endpoints)
 }
 
 // guard tells the guards of an attempt.

@@ -11,6 +11,7 @@ import (
 // shared is what all snapshots of an upstream have in common beside its endpoints.
 type shared struct {
 	epoch  atomic.Uint64 // raised after an endpoint's fitness has changed
+	turned atomic.Uint64 // raised after a circuit breaker has gone to another state
 	budget resilience.Budget
 	random func(n int) int        // from 0 up to n, without n
 	latest atomic.Pointer[roster] // the one that was started last; nil: none was
