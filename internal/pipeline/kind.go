@@ -62,6 +62,15 @@ func (s *Site) Identity() string {
 	return fmt.Sprintf("%s %s %d", s.Route.ID, s.Step.Kind, s.Step.Place)
 }
 
+// Named names a middleware that has no name over reloads by one that its settings give it,
+// wherever it stands: number tells it from others of that name in its route, or in global.
+func (s *Site) Named(name string, number int) string {
+	if s.Step.From == "global" {
+		return fmt.Sprintf("%s %q %d of global", s.Step.Kind, name, number)
+	}
+	return fmt.Sprintf("%s %s %q %d", s.Route.ID, s.Step.Kind, name, number)
+}
+
 // NewKind returns a kind with options of type O and settings of type S. The
 // fields of S are exported, since its text tells whether settings are equal.
 func NewKind[O, S any](name string, options func() *O, validate func(*O, model.Report) S, build func(*Site, S) Middleware) Kind {

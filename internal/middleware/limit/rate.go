@@ -156,7 +156,7 @@ type rateStep struct {
 
 func buildRate(site *pipeline.Site, l rateLimit) pipeline.Middleware {
 	settings := ratelimit.Settings{
-		Identity: site.Identity() + "\n" + model.Text(l.Keys), Name: l.Name, Strategy: l.Strategy,
+		Identity: l.identity(site) + "\n" + model.Text(l.Keys), Name: l.Name, Strategy: l.Strategy,
 		Quota: l.Quota, Tiers: l.Tiers, Cost: l.Cost, MaxKeys: l.MaxKeys, Lease: l.Lease, OnFailure: l.OnFailure, Log: site.Log,
 	}
 	if settings.Name == "" {
@@ -175,6 +175,23 @@ func buildRate(site *pipeline.Site, l rateLimit) pipeline.Middleware {
 	}
 	site.Show(settings.Identity, func() pipeline.LimitStatus { return g.status(&settings, "rate_limit", mode) })
 	return g.middleware
+}
+
+// identity names the limit over reloads: as the middleware is called, else by its own name
+// and the route, or global, else by its place.
+func (l *rateLimit) identity(site *pipeline.Site) string {
+	own := site.Step
+	if l.Name == "" || own.Name != "" {
+		return site.Identity()
+	}
+	number := 0
+	for i := range site.Route.Chain {
+		step := &site.Route.Chain[i]
+		if other, ok := step.Settings.(rateLimit); ok && other.Name == l.Name && step.Name == "" && step.From == own.From && step.Place < own.Place {
+			number++
+		}
+	}
+	return site.Named(l.Name, number)
 }
 
 func (g *rateStep) middleware(next pipeline.Handler) pipeline.Handler {

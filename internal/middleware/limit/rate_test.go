@@ -126,6 +126,24 @@ func TestRateReload(t *testing.T) {
 	}
 }
 
+// TestRateReloadByName keeps what is used up by the name of a limit, wherever it stands.
+func TestRateReloadByName(t *testing.T) {
+	b := newBed(t)
+	of := func() *pipeline.Exchange { return request(t.Context(), "192.0.2.1") }
+	const named, other = "{rate_limit: {name: n, rate: 10/h}}", "{rate_limit: {name: other, rate: 1000/h}}"
+	b.passes(b.chain(named, answer), 5, "", of)
+	if got := b.passes(b.chain(other+", {concurrency_limit: {max: 9}}, "+named, answer), 20, pipeline.RateLimited, of); got != 5 {
+		t.Errorf("behind another %d of the five that are left passed", got)
+	}
+	two := named + ", {rate_limit: {name: n, rate: 3/h}}"
+	if got := b.passes(b.chain(two, answer), 20, pipeline.RateLimited, of); got != 0 {
+		t.Errorf("%d passed what is used up", got)
+	}
+	if got := b.passes(b.chain("{rate_limit: {name: m, rate: 4/h}}, {rate_limit: {name: m, rate: 2/h}}", answer), 20, pipeline.RateLimited, of); got != 2 {
+		t.Errorf("%d passed two limits of one name, the second of which has two", got)
+	}
+}
+
 // TestRateWithoutItsStore does as on_store_failure says; clients are told nothing that
 // nobody knows.
 func TestRateWithoutItsStore(t *testing.T) {
