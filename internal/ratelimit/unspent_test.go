@@ -7,6 +7,17 @@ import (
 	"sluice/internal/resilience"
 )
 
+// TestOwed is no more than is bounded: a store that is slow does not make memory grow.
+func TestOwed(t *testing.T) {
+	l := &leases{tidy: make(chan struct{}, 1)}
+	for range 2 * mostOwed {
+		l.owe(refund{n: 1}, refund{})
+	}
+	if len(l.owed) != mostOwed {
+		t.Errorf("%d are owed, %d may be", len(l.owed), mostOwed)
+	}
+}
+
 // TestUnspent: what was in hand goes back there as long as it would have been there; later
 // no more of it than is missing by itself.
 func TestUnspent(t *testing.T) {
