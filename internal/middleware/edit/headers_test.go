@@ -26,6 +26,9 @@ routes: [{id: r, match: {path: "/{id}/{rest...}"}, respond: {status: 200}, middl
 `)}}, []config.Kind{{Name: kind.Name, Options: kind.Options, Validate: kind.Validate, Role: kind.Role}}, config.Environment{})
 	var problems []string
 	for _, p := range result.Problems {
+		if p.Warning { // of its place in the chain, in which it is alone
+			continue
+		}
 		text := p.Message
 		if p.Hint != "" {
 			text += " (" + p.Hint + ")"
