@@ -72,9 +72,9 @@ func params(x *pipeline.Exchange) map[string]string {
 }
 
 // headers are the fields of a request as a map of CEL: the values of a name that is
-// there several times have commas between them. - and _ are one, as to endpoints that
-// make variables of names: nothing gets past an expression by the other. A look-up,
-// which is what nearly all expressions do, makes no map.
+// there several times have commas between them, cookies semicolons. - and _ are one, as
+// to endpoints that make variables of names: nothing gets past an expression by the
+// other. A look-up, which is what nearly all expressions do, makes no map.
 type headers struct{ fields message.Fields }
 
 // Find is the value of a name, whose case does not matter.
@@ -83,16 +83,7 @@ func (h headers) Find(key ref.Val) (ref.Val, bool) {
 	if !ok {
 		return types.MaybeNoSuchOverloadErr(key), false
 	}
-	value, there := "", false
-	for i := range h.fields {
-		switch f := &h.fields[i]; {
-		case !message.Alike(f.Name, string(name)):
-		case there:
-			value += "," + f.Value
-		default:
-			value, there = f.Value, true
-		}
-	}
+	value, there := h.fields.Joined(",", func(other string) bool { return message.Alike(other, string(name)) })
 	if !there {
 		return nil, false
 	}
@@ -101,16 +92,9 @@ func (h headers) Find(key ref.Val) (ref.Val, bool) {
 
 // all is the map that the fields are.
 func (h headers) all() traits.Mapper {
-	m := make(map[string]string, len(h.fields))
-	for i := range h.fields {
-		name := strings.ReplaceAll(strings.ToLower(h.fields[i].Name), "_", "-")
-		if before, there := m[name]; there {
-			m[name] = before + "," + h.fields[i].Value
-		} else {
-			m[name] = h.fields[i].Value
-		}
-	}
-	return types.NewStringStringMap(types.DefaultTypeAdapter, m)
+	return types.NewStringStringMap(types.DefaultTypeAdapter, h.fields.Map(",", func(line *message.Field) string {
+		return strings.ReplaceAll(strings.ToLower(line.Name), "_", "-")
+	}))
 }
 
 // Get is Find, or an error.

@@ -45,15 +45,9 @@ func signaturesOf(fields message.Fields) map[string]*signature {
 	return found
 }
 
-// joined is the value of a field, of all its lines (RFC 9110 5.3).
+// joined is the value of a field, of all its lines (RFC 9421 2.1).
 func joined(fields message.Fields, name string) (value string, there bool) {
-	for line := range fields.Values(name) {
-		if there {
-			value += ", "
-		}
-		value, there = value+strings.Trim(line, " \t"), true
-	}
-	return value, there
+	return fields.Joined(", ", func(other string) bool { return message.SameName(other, name) })
 }
 
 // input reads a member of Signature-Input: an inner list of names, and parameters. It

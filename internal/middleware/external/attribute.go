@@ -49,22 +49,12 @@ func attributes(x *pipeline.Exchange, extensions []extension) *authv3.AttributeC
 // headers are the fields of a request by name.
 func headers(x *pipeline.Exchange) map[string]string {
 	r := x.Request
-	all := make(map[string]string, len(r.Fields)+8)
-	for i := range r.Fields {
-		f := &r.Fields[i]
-		if f.ID.OfEngine() && f.ID != message.ContentLength || f.ID == message.ProxyAuthorization {
-			continue
+	all := r.Fields.Map(",", func(line *message.Field) string {
+		if line.ID.OfEngine() && line.ID != message.ContentLength || line.ID == message.ProxyAuthorization {
+			return ""
 		}
-		name, between := strings.ToLower(f.Name), ","
-		if f.ID == message.Cookie {
-			between = "; " // RFC 9113 8.2.3
-		}
-		if before, there := all[name]; there {
-			all[name] = before + between + f.Value
-		} else {
-			all[name] = f.Value
-		}
-	}
+		return strings.ToLower(line.Name)
+	})
 	all[":method"], all[":path"], all[":authority"], all[":scheme"] = r.Method, r.Path+r.Query, r.Host, r.Scheme
 	all["x-forwarded-host"], all["x-forwarded-proto"] = forwardedHost(r), forwardedProto(r)
 	if hops := forwardedFor(x); hops != "" {

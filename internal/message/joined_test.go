@@ -1,0 +1,30 @@
+package message
+
+import (
+	"maps"
+	"strings"
+	"testing"
+)
+
+func TestJoined(t *testing.T) {
+	var fields Fields
+	for _, line := range []string{"A: 1", "Cookie: x=1", "a:  2\t", "Empty: ", "B: 3", "cookie: y=2", "A: ", "A_B: 5"} {
+		name, value, _ := strings.Cut(line, ":")
+		fields.Add(name, strings.TrimPrefix(value, " "))
+	}
+	for name, want := range map[string]string{"a": "1, 2, ", "B": "3", "cookie": "x=1; y=2", "empty": "", "a-b": "none"} {
+		value, there := fields.Joined(", ", func(other string) bool { return SameName(name, other) })
+		if there != (want != "none") || there && value != want {
+			t.Errorf("%s: %q, %v", name, value, there)
+		}
+	}
+	all := fields.Map(",", func(line *Field) string {
+		if line.Name == "B" {
+			return ""
+		}
+		return strings.ToLower(line.Name)
+	})
+	if want := map[string]string{"a": "1,2,", "cookie": "x=1; y=2", "empty": "", "a_b": "5"}; !maps.Equal(all, want) {
+		t.Errorf("%q", all)
+	}
+}
