@@ -9,6 +9,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"math/big"
 	"strings"
 	"testing"
 	"time"
@@ -206,7 +207,10 @@ func TestPublicKeys(t *testing.T) {
 		der, err := smx509.MarshalPKIXPublicKey(public)
 		return block("PUBLIC KEY", der, err)
 	}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1)} // of a time long gone, by nobody, for nothing
+	certificate, err := x509.CreateCertificate(rand.Reader, template, template, &k.rsa.PublicKey, k.rsa)
 	for name, text := range map[string]string{
+		"RS384": block("CERTIFICATE", certificate, err),
 		"RS256": pkix(&k.rsa.PublicKey), "PS512": block("RSA PUBLIC KEY", x509.MarshalPKCS1PublicKey(&k.rsa.PublicKey), nil),
 		"ES384": pkix(&k.ec["ES384"].PublicKey), "EdDSA": pkix(k.ed25519.Public()), "SM2": pkix(&k.sm2.PublicKey),
 		"ES256": pkix(k.ed25519.Public()) + "a comment\n" + pkix(&k.ec["ES256"].PublicKey),
@@ -234,12 +238,35 @@ func TestPublicKeys(t *testing.T) {
 		`is no PEM, which begins with "-----BEGIN PUBLIC KEY-----"`:             "MIIB",
 		"has a PEM block that is broken or has no end":                          "-----BEGIN PUBLIC KEY-----\nMIIB\n",
 		"has a key that cannot be read: ":                                       block("PUBLIC KEY", []byte("x"), nil),
+		"has a key that cannot be read: malformed certificate":                  block("CERTIFICATE", []byte("x"), nil),
+		"has 201 keys, and 200 are the most":                                    strings.Repeat(pkix(k.ed25519.Public()), mostKeys+1),
 		"has a private key, and the public one is enough: openssl pkey -pubout": block("PRIVATE KEY", private, err),
 		`has a "PARAMETERS" where a public key is expected`:                     block("PARAMETERS", []byte("x"), nil),
 		"has a key that is RSA of fewer than 2048 or more than 8192 bits":       pkix(&short.PublicKey),
 	} {
 		if _, err := PublicKeys(text); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
+// TestEqual: sets are equal that have the same keys, in whatever order.
+func TestEqual(t *testing.T) {
+	key := func(id string) *Key {
+		k, err := newKey(id, "", []byte(strings.Repeat("k", 32)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k
+	}
+	a, b, c := key("a"), key("b"), key("c")
+	set := NewSet(a, b)
+	for _, test := range []struct {
+		other *Set
+		want  bool
+	}{{NewSet(b, a), true}, {NewSet(a, c), false}, {NewSet(a), false}, {NewSet(a, b, c), false}, {nil, false}} {
+		if got := set.Equal(test.other); got != test.want {
+			t.Errorf("%+v: %v", test.other, got)
 		}
 	}
 }

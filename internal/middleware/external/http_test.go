@@ -345,6 +345,21 @@ func TestClientThatLeaves(t *testing.T) {
 	}
 }
 
+// TestForwardedByOthers: what a proxy in front has told of the host and the scheme is told
+// on, as it is to upstreams.
+func TestForwardedByOthers(t *testing.T) {
+	url := decider(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("X-Forwarded-Host") != "shop.example.com" || r.Header.Get("X-Forwarded-Proto") != "http" {
+			w.WriteHeader(http.StatusForbidden)
+		}
+	})
+	m, _ := newBed(t).build(`{http: {url: "` + url + `"}}`)
+	x := asked(t.Context(), "GET /", "X-Forwarded-Host: shop.example.com", "X-Forwarded-Proto: http")
+	if reached, err := serve(m, x); err != nil || reached == nil {
+		t.Errorf("%v, %+v", err, x.Response)
+	}
+}
+
 // TestReload keeps the connection to a service, whatever else changes, and closes it
 // with the last one who asks.
 func TestReload(t *testing.T) {
