@@ -105,7 +105,8 @@ func (m *definition) options(d *decoder, kind Kind, n *yaml.Node) {
 	n, ok := d.follow(n)
 	switch {
 	case ok && isNullNode(n): // a kind that needs no options may stand alone
-		d.needed(n, d.typeOf(reflect.TypeOf(options).Elem()), nil)
+		info := d.typeOf(reflect.TypeOf(options).Elem())
+		d.needed(n, info, make([]*yaml.Node, len(info.fields)))
 	case ok:
 		d.into(n, options)
 	}

@@ -147,11 +147,11 @@ func (d *decoder) structure(n *yaml.Node, v reflect.Value, info *structType) {
 	d.needed(n, info, given)
 }
 
-// needed reports the keys that a block must have and has not: of all those of info, given
-// are there. Without given none is.
+// needed reports the keys that a block must have and has not: those of info that are not
+// among given, which has one for each of them.
 func (d *decoder) needed(n *yaml.Node, info *structType, given []*yaml.Node) {
 	for i := range info.fields {
-		if f := &info.fields[i]; f.required && (given == nil || given[i] == nil) {
+		if f := &info.fields[i]; f.required && given[i] == nil {
 			where := "the document"
 			if len(d.path) > 0 {
 				where = d.name()
