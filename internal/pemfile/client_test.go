@@ -1,6 +1,7 @@
 package pemfile
 
 import (
+	"bytes"
 	"crypto/elliptic"
 	"crypto/tls"
 	"fmt"
@@ -19,7 +20,7 @@ func TestClient(t *testing.T) {
 	}
 
 	full := (&Client{CA: cert, Cert: cert, Key: string(block("PRIVATE KEY", pkcs8(t, key))), ServerName: "other.test"}).Config()
-	if !full.RootCAs.Equal(pool.CertPool) || len(full.Certificates) != 1 || string(full.Certificates[0].Certificate[0]) != string(der) || full.ServerName != "other.test" {
+	if !full.RootCAs.Equal(pool.CertPool) || len(full.Certificates) != 1 || !bytes.Equal(full.Certificates[0].Certificate[0], der) || full.ServerName != "other.test" {
 		t.Errorf("texts make %+v", full)
 	}
 	for _, c := range []*Client{nil, {}} {
