@@ -318,7 +318,7 @@ func TestLeaseOfASilentStore(t *testing.T) {
 			})
 		}
 		group.Wait()
-		if took := time.Duration(longest.Load()); took > 500*time.Millisecond { // 50 and what a busy machine takes
+		if took := time.Duration(longest.Load()); took > 1500*time.Millisecond { // 50 and what a busy machine takes; the client by itself waits for two seconds
 			t.Errorf("a request waited for %v", took)
 		}
 		d.Signal(syscall.SIGCONT)

@@ -297,7 +297,7 @@ func TestSilence(t *testing.T) {
 		}
 		longest = max(longest, time.Since(begun))
 	}
-	if longest > 500*time.Millisecond { // 50 and what a busy machine takes
+	if longest > 1500*time.Millisecond { // 50 and what a busy machine takes; the client by itself waits for two seconds
 		t.Errorf("a request waited for %v", longest)
 	}
 	d.Signal(syscall.SIGCONT)

@@ -22,10 +22,13 @@ func StartCluster(t testing.TB, masters, replicas int) *Cluster {
 	c := &Cluster{}
 	var all []*Server
 	for range masters + replicas {
-		bus := port(FreeAddress(t))
-		s := StartTCP(t, "--cluster-enabled", "yes", "--cluster-port", bus, "--cluster-node-timeout", "1000",
-			"--cluster-require-full-coverage", "no", "--repl-diskless-sync-delay", "0")
-		s.bus = bus
+		s := newServer(t)
+		s.atFreePort(func() error {
+			s.bus = port(FreeAddress(t))
+			s.options = []string{"--bind", "127.0.0.1", "--port", port(s.Address), "--cluster-enabled", "yes", "--cluster-port", s.bus, "--cluster-node-timeout", "1000",
+				"--cluster-require-full-coverage", "no", "--repl-diskless-sync-delay", "0"}
+			return s.again()
+		})
 		all = append(all, s)
 	}
 	c.Masters, c.Replicas = all[:masters], all[masters:]

@@ -46,18 +46,19 @@ func StartWatched(t testing.TB, options []string, settings ...string) *Watched {
 func StartSentinel(t testing.TB, master string, settings ...string) *Server {
 	t.Helper()
 	s := newServer(t)
-	s.Address = FreeAddress(t)
 	file := filepath.Join(s.Dir, "sentinel.conf")
-	lines := append([]string{
-		"bind 127.0.0.1", "port " + port(s.Address), "dir " + s.Dir, "logfile log",
-		fmt.Sprintf("sentinel monitor %s 127.0.0.1 %s 2", MasterName, port(master)),
-		"sentinel down-after-milliseconds " + MasterName + " 500",
-		"sentinel failover-timeout " + MasterName + " 5000",
-	}, settings...)
-	if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	s.run(file, "--sentinel")
+	s.atFreePort(func() error {
+		lines := append([]string{
+			"bind 127.0.0.1", "port " + port(s.Address), "dir " + s.Dir, "logfile log",
+			fmt.Sprintf("sentinel monitor %s 127.0.0.1 %s 2", MasterName, port(master)),
+			"sentinel down-after-milliseconds " + MasterName + " 500",
+			"sentinel failover-timeout " + MasterName + " 5000",
+		}, settings...)
+		if err := os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return s.run(file, "--sentinel")
+	})
 	return s
 }
 

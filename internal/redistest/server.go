@@ -5,6 +5,7 @@ package redistest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -47,10 +48,28 @@ func Start(t testing.TB, options ...string) *Server {
 func StartTCP(t testing.TB, options ...string) *Server {
 	t.Helper()
 	s := newServer(t)
-	s.Address = FreeAddress(t)
-	s.options = append([]string{"--bind", "127.0.0.1", "--port", port(s.Address)}, options...)
-	s.Restart()
+	s.atFreePort(func() error {
+		s.options = append([]string{"--bind", "127.0.0.1", "--port", port(s.Address)}, options...)
+		return s.again()
+	})
 	return s
+}
+
+// freePorts is how many are tried: between finding one and its use somebody else may take
+// it.
+const freePorts = 5
+
+// atFreePort begins a server at a free address, and at another one where it ends at once.
+func (s *Server) atFreePort(begin func() error) {
+	s.t.Helper()
+	var err error
+	for range freePorts {
+		s.Address = FreeAddress(s.t)
+		if err = begin(); err == nil {
+			return
+		}
+	}
+	s.t.Fatal(err)
 }
 
 func newServer(t testing.TB) *Server {
@@ -74,10 +93,17 @@ func newServer(t testing.TB) *Server {
 // Restart runs a server that has ended again, where it was. It answers then.
 func (s *Server) Restart() {
 	s.t.Helper()
-	s.run(append([]string{"--save", "", "--dir", s.Dir, "--logfile", "log"}, s.options...)...)
+	if err := s.again(); err != nil {
+		s.t.Fatal(err)
+	}
 }
 
-func (s *Server) run(arguments ...string) {
+func (s *Server) again() error {
+	return s.run(append([]string{"--save", "", "--dir", s.Dir, "--logfile", "log"}, s.options...)...)
+}
+
+// run begins a server. It answers then; or it has ended, as an error says.
+func (s *Server) run(arguments ...string) (err error) {
 	s.t.Helper()
 	command, ended := exec.CommandContext(context.Background(), "redis-server", arguments...), make(chan struct{})
 	if err := command.Start(); err != nil {
@@ -88,16 +114,19 @@ func (s *Server) run(arguments ...string) {
 		close(ended)
 	}()
 	s.command, s.ended = command, ended
+	own := fmt.Sprintf("process_id:%d\r", command.Process.Pid)
 	Until(s.t, "redis-server answers", func() bool {
 		select {
 		case <-ended:
 			log, _ := os.ReadFile(filepath.Join(s.Dir, "log")) // it may have written none
-			s.t.Fatalf("redis-server has ended: %s", log)
+			err = fmt.Errorf("redis-server has ended: %s", log)
+			return true
 		default:
 		}
-		_, err := s.Do("PING")
-		return err == nil || strings.HasPrefix(err.Error(), "NOAUTH")
+		told, fault := s.Do("INFO", "server") // that it is this one, and nobody who has its port
+		return fault == nil && strings.Contains(fmt.Sprint(told), own) || fault != nil && strings.HasPrefix(fault.Error(), "NOAUTH")
 	})
+	return err
 }
 
 // Kill ends the server at once. A second time it does nothing.
