@@ -32,14 +32,15 @@ func newLimitDescs() limitDescs {
 	desc := func(name, help string, more ...string) *prometheus.Desc {
 		return prometheus.NewDesc(name, help, append([]string{"limit"}, more...), nil)
 	}
-	remembered := func(sort string) keyDescs {
-		return keyDescs{
-			desc("gateway_"+sort+"_limit_keys", "Keys that a "+sort+" limit knows something of by itself."),
-			desc("gateway_"+sort+"_limit_evicted_total", "Keys that a "+sort+" limit has forgotten because there were too many."),
-		}
-	}
 	return limitDescs{
-		rate: remembered("rate"), concurrency: remembered("concurrency"),
+		rate: keyDescs{
+			desc("gateway_rate_limit_keys", "Keys that a rate limit knows something of by itself."),
+			desc("gateway_rate_limit_evicted_total", "Keys that a rate limit has forgotten because there were too many."),
+		},
+		concurrency: keyDescs{
+			desc("gateway_concurrency_limit_keys", "Keys that a concurrency limit knows something of by itself."),
+			desc("gateway_concurrency_limit_evicted_total", "Keys that a concurrency limit has forgotten because there were too many."),
+		},
 		running: desc("gateway_concurrency_limit_running", "Exchanges that have a place of a concurrency limit."),
 		waiting: desc("gateway_concurrency_limit_waiting", "Exchanges that wait for a place of a concurrency limit."),
 		stance:  desc("gateway_rate_limit_state", "How much an adaptive rate lets through to an upstream: 0 normal, 1 guarded, 2 shedding, 3 recovering.", "upstream"),
