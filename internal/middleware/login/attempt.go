@@ -1,6 +1,7 @@
 package login
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -33,6 +34,18 @@ type attempt struct {
 	Redirect string `json:"u"`           // the redirect_uri
 	Return   string `json:"r"`           // where the client wanted to go: a path with its query
 	At       int64  `json:"t"`           // seconds since 1970
+}
+
+// encode writes & as it is: as HTML wants it, it is six bytes, and a query may have so many
+// that the cookie is too large for browsers.
+func (a *attempt) encode() []byte {
+	var out bytes.Buffer
+	encoder := json.NewEncoder(&out)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(a); err != nil {
+		panic("BUG: an attempt has no JSON: " + err.Error())
+	}
+	return out.Bytes()
 }
 
 // attemptID is by what the cookie of an attempt is found again.
@@ -83,12 +96,8 @@ func (g *gate) begin(x *pipeline.Exchange, jar *jar) error {
 		a.Verifier = oauth2.GenerateVerifier()
 		options = append(options, oauth2.S256ChallengeOption(a.Verifier))
 	}
-	data, err := json.Marshal(a)
-	if err != nil {
-		panic("BUG: an attempt has no JSON: " + err.Error())
-	}
 	id := attemptID(a.State)
-	set := slices.Concat(gone, g.makeRoom(jar), setCookies{jar.cookie(jar.name+attemptInfix+id, g.sealer.seal(purposeAttempt, "", id, data), attemptTime)})
+	set := slices.Concat(gone, g.makeRoom(jar), setCookies{jar.cookie(jar.name+attemptInfix+id, g.sealer.seal(purposeAttempt, "", id, a.encode()), attemptTime)})
 	redirect(x, 302, g.oauth2(m, a.Redirect).AuthCodeURL(a.State, options...), set)
 	return nil
 }

@@ -100,6 +100,7 @@ func TestNotLoggedIn(t *testing.T) {
 // TestReturn is to the same host, whatever was asked for.
 func TestReturn(t *testing.T) {
 	b := newBed(t, usualOptions)
+	manyParameters := "/?" + strings.Repeat("&", longestReturn-len("/?"))
 	for target, want := range map[string]string{
 		"/":                                      "/",
 		"/a?next=https://evil.example":           "/a?next=https://evil.example",
@@ -112,6 +113,7 @@ func TestReturn(t *testing.T) {
 		"https://evil.example/x":                 "/x", // the browser's absolute form: the host is that of the request
 		"/logout":                                "",   // which ends a session, and begins none
 		"/" + strings.Repeat("a", longestReturn): "/",
+		manyParameters:                           manyParameters, // in a cookie that browsers keep
 	} {
 		br := b.browser()
 		r := br.request("GET", target, wantsHTML)

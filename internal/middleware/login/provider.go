@@ -71,7 +71,7 @@ func (m *metadata) check(issuer string) error {
 			continue
 		}
 		u, err := url.Parse(e.url)
-		if err != nil || u.Host == "" || u.User != nil || u.Scheme != "https" && (u.Scheme != "http" || secure) {
+		if err != nil || u.Host == "" || u.User != nil || strings.Contains(e.url, "#") || u.Scheme != "https" && (u.Scheme != "http" || secure) {
 			return fmt.Errorf("its %s is not a URL that can be used: %.200q", e.name, e.url)
 		}
 	}

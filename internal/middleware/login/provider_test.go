@@ -24,6 +24,7 @@ func TestDiscovery(t *testing.T) {
 		"no keys":                    {"jwks_uri": nil},
 		"a relative endpoint":        {"token_endpoint": "/token"},
 		"an endpoint with a user":    {"token_endpoint": "http://a:b@c/"},
+		"an endpoint's fragment":     {"authorization_endpoint": "http://a/#b"}, // RFC 6749 3.1
 		"another scheme":             {"authorization_endpoint": "javascript:alert(1)"},
 		"an end that is none":        {"end_session_endpoint": "nowhere"},
 		"members of other types":     {"token_endpoint": 1},
