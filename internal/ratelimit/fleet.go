@@ -19,14 +19,14 @@ import (
 
 // The times of a fleet.
 const (
-	// patience is how long a request waits for a store.
-	patience = 50 * time.Millisecond
-	// beat is how often an instance says that it is alive, and alive how long that
+	// decisionTimeout is how long a request waits for a store.
+	decisionTimeout = 50 * time.Millisecond
+	// heartbeat is how often an instance says that it is alive, and heartbeatLife how long that
 	// counts.
-	beat  = 2 * time.Second
-	alive = 3 * beat
-	// knock is how often a store that has failed is asked whether it is back.
-	knock = 500 * time.Millisecond
+	heartbeat     = 2 * time.Second
+	heartbeatLife = 3 * heartbeat
+	// probeEvery is how often a store that has failed is asked whether it is back.
+	probeEvery = 500 * time.Millisecond
 )
 
 //go:embed script/instances.lua
@@ -43,14 +43,14 @@ type fleet struct {
 
 	// down says that there is nobody to ask: the one server has failed, or a cluster
 	// tells of none.
-	down      atomic.Bool
-	mu        sync.Mutex                        // of changes of ailing
-	ailing    atomic.Pointer[map[string]string] // servers that have failed, by Shard, with a key of theirs
-	failed    chan struct{}                     // has room for one: a server has failed
-	instances atomic.Int64
-	census    *redis.Script
-	toldOfKey atomic.Int64 // when, in nanoseconds of Unix
-	released  atomic.Bool  // the store is about to be closed: nobody is asked any more
+	down        atomic.Bool
+	mu          sync.Mutex                        // of changes of what has failed
+	failed      atomic.Pointer[map[string]string] // servers that have failed, by Shard, with a key of theirs
+	outage      chan struct{}                     // has room for one: a server has failed
+	instances   atomic.Int64
+	countScript *redis.Script
+	toldOfKey   atomic.Int64 // when, in nanoseconds of Unix
+	released    atomic.Bool  // the store is about to be closed: nobody is asked any more
 
 	last   bool // set before cancel: nothing else of this instance is in a store
 	cancel context.CancelFunc
@@ -62,10 +62,10 @@ func acquireFleet(set *lease.Set, m *model.Store, log *slog.Logger) *fleet {
 	return lease.Acquire(set, "rate limit store\n"+m.Name+"\n"+model.Text(m.Redis), func() *fleet {
 		f := &fleet{
 			store: held, name: m.Name, log: log, self: self,
-			failed: make(chan struct{}, 1), census: redis.NewScript(instancesText), done: make(chan struct{}),
+			outage: make(chan struct{}, 1), countScript: redis.NewScript(instancesText), done: make(chan struct{}),
 		}
 		f.instances.Store(1)
-		f.ailing.Store(&map[string]string{})
+		f.failed.Store(&map[string]string{})
 		return f
 	})
 }
@@ -92,23 +92,23 @@ func (f *fleet) run(ctx context.Context) {
 	defer close(f.done)
 	for ctx.Err() == nil {
 		f.count(ctx)
-		f.knock(ctx)
-		wait := beat
+		f.probe(ctx)
+		wait := heartbeat
 		if !f.answers() {
-			wait = knock
+			wait = probeEvery
 		}
 		timer := time.NewTimer(wait)
 		select {
 		case <-ctx.Done():
 		case <-timer.C:
-		case <-f.failed:
+		case <-f.outage:
 		}
 		timer.Stop()
 	}
 	if !f.last {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), decisionTimeout)
 	defer cancel()
 	_ = f.store.Redis.ZRem(ctx, fleetKey, f.self.id).Err() // else the others notice by themselves
 }
@@ -121,11 +121,11 @@ const fleetKey = "sluice:{instances}"
 func (f *fleet) count(ctx context.Context) {
 	bound, by := time.Second, redis.Scripter(f.store.Redis)
 	if !f.answers() {
-		bound, by = patience, f.store.Once
+		bound, by = decisionTimeout, f.store.Once
 	}
 	within, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
-	n, err := f.call(within, by, f.census, fleetKey, 1, f.self.id, alive.Milliseconds())
+	n, err := f.call(within, by, f.countScript, fleetKey, 1, f.self.id, heartbeatLife.Milliseconds())
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:
@@ -140,15 +140,15 @@ func (f *fleet) count(ctx context.Context) {
 	}
 }
 
-// knock asks the servers of a cluster that have failed whether they are back, each for
+// probe asks the servers of a cluster that have failed whether they are back, each for
 // a key that it has failed with: that another server is well says nothing of it. By
 // then another one may have the key, as a replica that took over.
-func (f *fleet) knock(ctx context.Context) {
-	ailing := *f.ailing.Load()
-	if len(ailing) > 0 {
+func (f *fleet) probe(ctx context.Context) {
+	failed := *f.failed.Load()
+	if len(failed) > 0 {
 		f.store.Refresh(ctx)
 	}
-	for server, key := range ailing {
+	for server, key := range failed {
 		if server != "" {
 			f.ask(ctx, server, key)
 		}
@@ -156,9 +156,9 @@ func (f *fleet) knock(ctx context.Context) {
 }
 
 func (f *fleet) ask(ctx context.Context, server, key string) {
-	within, cancel := context.WithTimeout(ctx, patience)
+	within, cancel := context.WithTimeout(ctx, decisionTimeout)
 	defer cancel()
-	_, err := f.call(within, f.store.Once, f.census, key+":knock", 1, f.self.id, alive.Milliseconds())
+	_, err := f.call(within, f.store.Once, f.countScript, key+":probe", 1, f.self.id, heartbeatLife.Milliseconds())
 	now, unknown := f.store.Shard(within, key)
 	switch {
 	case ctx.Err() != nil:
@@ -180,12 +180,12 @@ func (f *fleet) server(ctx context.Context, key string) (server string, ok bool)
 		f.fail("", key, err)
 		return "", false
 	}
-	_, failed := (*f.ailing.Load())[server]
+	_, failed := (*f.failed.Load())[server]
 	return server, !failed
 }
 
 // answers tells whether all servers do, as far as is known.
-func (f *fleet) answers() bool { return len(*f.ailing.Load()) == 0 }
+func (f *fleet) answers() bool { return len(*f.failed.Load()) == 0 }
 
 // fail notes that a server cannot be used for a key. It is told once for each outage. None
 // are that a store which was released does not answer, that too many ask at once for all
@@ -196,7 +196,7 @@ func (f *fleet) fail(server, key string, err error) {
 	}
 	f.told(server).Warn("the store of rate limits cannot be used: limits do as on_store_failure says", "error", err)
 	select {
-	case f.failed <- struct{}{}:
+	case f.outage <- struct{}{}:
 	default:
 	}
 }
@@ -204,7 +204,7 @@ func (f *fleet) fail(server, key string, err error) {
 // heal notes that a server can be used.
 func (f *fleet) heal(server string) {
 	f.mu.Lock()
-	left := maps.Clone(*f.ailing.Load())
+	left := maps.Clone(*f.failed.Load())
 	_, failed := left[server]
 	if failed {
 		delete(left, server)
@@ -221,20 +221,20 @@ func (f *fleet) heal(server string) {
 func (f *fleet) replace(before, server, key string) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if _, known := (*f.ailing.Load())[server]; known && before == server {
+	if _, known := (*f.failed.Load())[server]; known && before == server {
 		return false
 	}
-	changed := maps.Clone(*f.ailing.Load())
+	changed := maps.Clone(*f.failed.Load())
 	delete(changed, before)
 	changed[server] = key
 	f.set(changed)
 	return true
 }
 
-// set takes what ails, whose map nobody changes any more; mu is held.
-func (f *fleet) set(ailing map[string]string) {
-	f.ailing.Store(&ailing)
-	_, down := ailing[""]
+// set takes what has failed, a map that nobody changes any more; mu is held.
+func (f *fleet) set(failed map[string]string) {
+	f.failed.Store(&failed)
+	_, down := failed[""]
 	f.down.Store(down)
 }
 

@@ -23,10 +23,10 @@ const (
 	ahead = 100 * time.Millisecond
 	// leaseLife is how long a portion may lie unused; of a window a tenth of it, if that
 	// is less, since what lies unused counts there.
-	leaseLife       = time.Second
-	lifesInAWindow  = 10
-	leaseTravellers = 4           // goroutines that ask the store
-	leaseEnd        = time.Second // for giving back what is in hand at the end
+	leaseLife      = time.Second
+	lifesInAWindow = 10
+	leaseFetchers  = 4           // goroutines that ask the store
+	leaseEnd       = time.Second // for giving back what is in hand at the end
 	// mostOwed is how many keys something has to be given back of, at most: with a store
 	// that is slow they would become more and more. What is more is lost.
 	mostOwed = 10_000
@@ -39,40 +39,40 @@ const (
 type leases struct {
 	remote *remote
 	began  time.Time
-	table  *keyed.Table[pocket]
+	table  *keyed.Table[leaseSlot]
 	ended  atomic.Bool
 
-	mu    sync.Mutex
-	asked []*purse // whose next portion somebody has to fetch
-	owed  []refund
-	aging aging
+	mu     sync.Mutex
+	asked  []*holding // whose next portion somebody has to fetch
+	owed   []refund
+	expiry expiry
 
-	fetch  chan struct{} // something is in asked
+	wanted chan struct{} // something is in asked
 	tidy   chan struct{} // something is in owed, or is due sooner
 	cancel context.CancelFunc
 	done   chan struct{}
 }
 
-// pocket has the purse of a key; nil where it was never asked.
-type pocket struct{ purse atomic.Pointer[purse] }
+// leaseSlot has the holding of a key; nil where it was never asked.
+type leaseSlot struct{ holding atomic.Pointer[holding] }
 
 // refund is what goes back to the store.
 type refund struct {
-	purse *purse
-	n     int64
-	stamp int64 // the store's time when it was taken
+	holding *holding
+	n       int64
+	stamp   int64 // the store's time when it was taken
 }
 
 func acquireLeases(set *lease.Set, s *Settings, r *remote) *leases {
 	key := "rate limit leases\n" + s.Identity + "\n" + s.Name + "\n" + s.Strategy + "\n" + strconv.Itoa(s.MaxKeys) + "\n" + s.Store.Name + "\n" + model.Text(s.Store.Redis)
 	return lease.Acquire(set, key, func() *leases {
-		idle := func(p *pocket, now time.Duration) bool {
-			held := p.purse.Load()
+		idle := func(p *leaseSlot, now time.Duration) bool {
+			held := p.holding.Load()
 			return held == nil || held.idle(now)
 		}
 		return &leases{
 			remote: r, began: time.Now(), table: keyed.NewTable(s.MaxKeys, nil, idle),
-			fetch: make(chan struct{}, leaseTravellers), tidy: make(chan struct{}, 1), done: make(chan struct{}),
+			wanted: make(chan struct{}, leaseFetchers), tidy: make(chan struct{}, 1), done: make(chan struct{}),
 		}
 	})
 }
@@ -83,14 +83,14 @@ func (l *leases) Start() error {
 	ctx, l.cancel = context.WithCancel(context.Background())
 	l.remote.store.Keep(l.done)
 	var group sync.WaitGroup
-	for range leaseTravellers {
-		group.Go(func() { l.travel(ctx) })
+	for range leaseFetchers {
+		group.Go(func() { l.fetchPortions(ctx) })
 	}
 	go func() {
 		defer close(l.done)
 		l.clean(ctx)
 		group.Wait()
-		l.settle(context.WithoutCancel(ctx))
+		l.giveAllBack(context.WithoutCancel(ctx))
 	}()
 	return nil
 }
@@ -106,9 +106,9 @@ func (l *leases) Release() {
 // be asked and does not answer. It may wait for the store by x.
 func (l *leases) take(x Waiter, t *tierRule, key string, cost int64) (v resilience.Verdict, from taken, ok bool) {
 	now := time.Since(l.began)
-	p := l.purse(l.table.Get(l.table.Key(key)^t.salt, now), t, key)
+	p := l.holding(l.table.Get(l.table.Key(key)^t.salt, now), t, key)
 	if v, ok := p.take(now, cost); ok {
-		return v, taken{purse: p, at: now}, true
+		return v, taken{holding: p, at: now}, true
 	}
 	if l.remote.down.Load() {
 		return v, from, false
@@ -118,20 +118,20 @@ func (l *leases) take(x Waiter, t *tierRule, key string, cost int64) (v resilien
 			return l.remote.take(t, key, cost)
 		}
 		v, ok := p.wait(cost)
-		return v, taken{purse: p, at: time.Since(l.began)}, ok
+		return v, taken{holding: p, at: time.Since(l.began)}, ok
 	})
 }
 
-// purse returns that of a pocket under a rule. One of another rule goes back to the
+// holding returns that of a slot under a rule. One of another rule goes back to the
 // store, which knows how to change numbers.
-func (l *leases) purse(in *pocket, t *tierRule, key string) *purse {
+func (l *leases) holding(in *leaseSlot, t *tierRule, key string) *holding {
 	for {
-		held := in.purse.Load()
+		held := in.holding.Load()
 		if held != nil && held.rule == t {
 			return held
 		}
-		made := &purse{leases: l, rule: t, name: l.remote.key(key, t.name), mark: time.Since(l.began)}
-		if !in.purse.CompareAndSwap(held, made) {
+		made := &holding{leases: l, rule: t, name: l.remote.key(key, t.name), mark: time.Since(l.began)}
+		if !in.holding.CompareAndSwap(held, made) {
 			continue
 		}
 		if held != nil {
@@ -141,14 +141,14 @@ func (l *leases) purse(in *pocket, t *tierRule, key string) *purse {
 	}
 }
 
-// ask has the next portion of a purse fetched.
-func (l *leases) ask(p *purse) {
+// ask has the next portion of a holding fetched.
+func (l *leases) ask(p *holding) {
 	l.mu.Lock()
 	l.asked = append(l.asked, p)
 	l.mu.Unlock()
 	select {
-	case l.fetch <- struct{}{}:
-	default: // all travellers are told, and look again before they rest
+	case l.wanted <- struct{}{}:
+	default: // all fetchers are told, and look again before they rest
 	}
 }
 
@@ -171,38 +171,38 @@ func (l *leases) wake() {
 	}
 }
 
-// watch has a purse looked at when what it holds becomes too old. It is called with the
-// purse's mu held.
-func (l *leases) watch(p *purse, due time.Duration) {
+// watch has a holding looked at when what it holds becomes too old. It is called with the
+// holding's mu held.
+func (l *leases) watch(p *holding, due time.Duration) {
 	l.mu.Lock()
-	heap.Push(&l.aging, aged{p, due})
-	first := l.aging[0].purse == p
+	heap.Push(&l.expiry, expiring{p, due})
+	first := l.expiry[0].holding == p
 	l.mu.Unlock()
 	if first {
 		l.wake()
 	}
 }
 
-// aging is purses that hold something, the one that is due first at the beginning.
-type aging []aged
+// expiry is holdings that hold something, the one that is due first at the beginning.
+type expiry []expiring
 
-type aged struct {
-	purse *purse
-	due   time.Duration
+type expiring struct {
+	holding *holding
+	due     time.Duration
 }
 
-func (a aging) Len() int           { return len(a) }
-func (a aging) Less(i, j int) bool { return a[i].due < a[j].due }
-func (a aging) Swap(i, j int)      { a[i], a[j] = a[j], a[i] }
+func (a expiry) Len() int           { return len(a) }
+func (a expiry) Less(i, j int) bool { return a[i].due < a[j].due }
+func (a expiry) Swap(i, j int)      { a[i], a[j] = a[j], a[i] }
 
 // Push and Pop are for the heap.
-func (a *aging) Push(x any) { *a = append(*a, x.(aged)) } //nolint:forcetypeassert // watch alone calls it
+func (a *expiry) Push(x any) { *a = append(*a, x.(expiring)) } //nolint:forcetypeassert // watch alone calls it
 
 // Pop is for the heap.
-func (a *aging) Pop() any {
+func (a *expiry) Pop() any {
 	last := len(*a) - 1
 	x := (*a)[last]
-	(*a)[last] = aged{}
+	(*a)[last] = expiring{}
 	*a = (*a)[:last]
 	return x
 }

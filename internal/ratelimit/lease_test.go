@@ -287,11 +287,11 @@ func TestLeaseInAnOutage(t *testing.T) {
 		if v := l.Take(nobody{}, "k", "", 1); !v.Unknown || v.Allowed {
 			t.Errorf("in the outage: %+v", v)
 		}
-		d.Restart()
-		decided(t, l, "k", 1)
 		if n := log.count("cannot be used"); n != 1 {
 			t.Errorf("the outage is told %d times", n)
 		}
+		d.Restart()
+		decided(t, l, "k", 1)
 	})
 }
 

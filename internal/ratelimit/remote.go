@@ -28,10 +28,10 @@ func newRemote(set *lease.Set, s *Settings) *remote {
 	}
 }
 
-// take lets the store decide, once and within patience. It fails at once while the
+// take lets the store decide, once and within decisionTimeout. It fails at once while the
 // server of the key is known not to answer.
 func (r *remote) take(t *tierRule, key string, cost int64) (v resilience.Verdict, from taken, ok bool) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), decisionTimeout)
 	defer cancel()
 	name := r.key(key, t.name)
 	server, ok := r.server(ctx, name)

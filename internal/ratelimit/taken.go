@@ -13,9 +13,9 @@ type taken struct {
 	rule *tierRule
 	cost int64
 
-	state State         // nil: it was not this
-	purse *purse        // alike
-	at    time.Duration // when, by the clock of either
+	state   State         // nil: it was not this
+	holding *holding      // alike
+	at      time.Duration // when, by the clock of either
 
 	name  string // of the key in the store
 	stamp int64  // the store's time
@@ -31,8 +31,8 @@ func (l *Limit) Return(x Waiter, d *Decision) resilience.Verdict {
 		return d.Verdict
 	case from.state != nil:
 		return from.state.Return(time.Since(l.shared.began), from.at, d.Reset, from.cost)
-	case from.purse != nil:
-		from.purse.putBack(from.unspent(time.Since(from.purse.leases.began), d.Reset))
+	case from.holding != nil:
+		from.holding.putBack(from.unspent(time.Since(from.holding.leases.began), d.Reset))
 	default:
 		l.remote.putBack(x, from, d.Reset)
 	}
@@ -48,7 +48,7 @@ func (r *remote) putBack(x Waiter, from *taken, reset time.Duration) {
 	due := from.stamp + reset.Microseconds()
 	name, n, of, stamp := from.name, from.cost, from.rule.most, from.stamp // the decision stays where it is
 	x.Wait(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), decisionTimeout)
 		defer cancel()
 		r.giveBack(ctx, name, n, of, stamp, due, q.Count, q.Per.Microseconds())
 	})

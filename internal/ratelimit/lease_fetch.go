@@ -13,23 +13,23 @@ type answer struct {
 	reset, retry, again time.Duration
 }
 
-// travel fetches portions, until ctx is done.
-func (l *leases) travel(ctx context.Context) {
+// fetchPortions fetches portions, until ctx is done.
+func (l *leases) fetchPortions(ctx context.Context) {
 	for {
 		if p := l.next(); p != nil {
-			l.journey(context.WithoutCancel(ctx), p) // what it brings is not to be lost
+			l.fetch(context.WithoutCancel(ctx), p) // what it brings is not to be lost
 			continue
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-l.fetch:
+		case <-l.wanted:
 		}
 	}
 }
 
-// next is a purse whose portion is to be fetched, or nil.
-func (l *leases) next() *purse {
+// next is a holding whose portion is to be fetched, or nil.
+func (l *leases) next() *holding {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.asked) == 0 {
@@ -42,8 +42,8 @@ func (l *leases) next() *purse {
 	return p
 }
 
-// journey fetches the next portion of a purse, for all who wait for it.
-func (l *leases) journey(ctx context.Context, p *purse) {
+// fetch fetches the next portion of a holding, for all who wait for it.
+func (l *leases) fetch(ctx context.Context, p *holding) {
 	n, ok := p.need(time.Since(l.began))
 	if !ok {
 		return
@@ -56,9 +56,9 @@ func (l *leases) journey(ctx context.Context, p *purse) {
 	p.arrive(time.Since(l.began), n, a)
 }
 
-// portion asks the store for a portion, once and within patience.
-func (r *remote) portion(ctx context.Context, p *purse, n need) (a answer, ok bool) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// portion asks the store for a portion, once and within decisionTimeout.
+func (r *remote) portion(ctx context.Context, p *holding, n need) (a answer, ok bool) {
+	ctx, cancel := context.WithTimeout(ctx, decisionTimeout)
 	defer cancel()
 	server, ok := r.server(ctx, p.name)
 	if !ok {
@@ -98,17 +98,17 @@ func (l *leases) clean(ctx context.Context) {
 func (l *leases) collect(now time.Duration, all bool) time.Duration {
 	for {
 		l.mu.Lock()
-		if len(l.aging) == 0 || !all && l.aging[0].due > now {
+		if len(l.expiry) == 0 || !all && l.expiry[0].due > now {
 			due := leaseLife
-			if len(l.aging) > 0 {
-				due = l.aging[0].due - now
+			if len(l.expiry) > 0 {
+				due = l.expiry[0].due - now
 			}
 			l.mu.Unlock()
 			return due
 		}
-		p := heap.Pop(&l.aging).(aged).purse //nolint:forcetypeassert // it has nothing else
+		p := heap.Pop(&l.expiry).(expiring).holding //nolint:forcetypeassert // it has nothing else
 		l.mu.Unlock()
-		back := p.age(now, all)
+		back := p.expire(now, all)
 		l.owe(back[:]...)
 	}
 }
@@ -121,7 +121,7 @@ func (l *leases) debt() (r refund, ok bool) {
 	if last < 0 {
 		return r, false
 	}
-	r = l.owed[last]
+	r, l.owed[last] = l.owed[last], refund{} // else its holding is kept
 	l.owed = l.owed[:last]
 	return r, true
 }
@@ -129,14 +129,14 @@ func (l *leases) debt() (r refund, ok bool) {
 // giveBack gives back to the store what was not used. What the store does not take is
 // lost: it was counted, and nobody has it.
 func (l *leases) giveBack(ctx context.Context, r refund) {
-	within, cancel := context.WithTimeout(ctx, patience)
+	within, cancel := context.WithTimeout(ctx, decisionTimeout)
 	defer cancel()
-	l.remote.giveBack(within, r.purse.name, r.n, r.purse.rule.most, r.stamp)
+	l.remote.giveBack(within, r.holding.name, r.n, r.holding.rule.most, r.stamp)
 }
 
-// settle ends the leases once nobody travels: who waits has to look elsewhere, and
+// giveAllBack ends the leases once nobody fetches: who waits has to look elsewhere, and
 // what is in hand goes back as far as leaseEnd allows.
-func (l *leases) settle(ctx context.Context) {
+func (l *leases) giveAllBack(ctx context.Context) {
 	for p := l.next(); p != nil; p = l.next() {
 		p.fail()
 	}
@@ -144,7 +144,7 @@ func (l *leases) settle(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, leaseEnd)
 	defer cancel()
 	var group sync.WaitGroup
-	for range leaseTravellers {
+	for range leaseFetchers {
 		group.Go(func() {
 			for r, ok := l.debt(); ok && ctx.Err() == nil; r, ok = l.debt() {
 				l.giveBack(ctx, r)
