@@ -14,7 +14,7 @@ import (
 const explained = `listeners:
   web: {address: "127.0.0.1:0"}
   inner: {address: "127.0.0.1:0"}
-admin: {address: "127.0.0.1:0", token: "s3cret"}
+admin: {address: "127.0.0.1:0", token: "${file:token}"}
 middleware: {tag: {headers: {response: {set: {X-A: "1"}}}}}
 global: [tag]
 upstreams:
@@ -39,6 +39,7 @@ type explanation struct {
 
 func TestExplain(t *testing.T) {
 	dir := t.TempDir()
+	write(t, dir, "token", "s3cret")
 	write(t, dir, "it.yaml", explained)
 	gateway := start(t, dir, "run", "-c", "it.yaml")
 	admin := gateway.addresses()["admin"]
@@ -158,6 +159,7 @@ because      the route's upstream; round_robin picks the endpoint
 
 func TestRoutesAndStatus(t *testing.T) {
 	dir := t.TempDir()
+	write(t, dir, "token", "s3cret")
 	write(t, dir, "it.yaml", explained)
 	gateway := start(t, dir, "run", "-c", "it.yaml")
 	addresses := gateway.addresses()
@@ -237,6 +239,7 @@ func drains(t *testing.T, asked command, admin string) {
 
 func TestCommandsOnAGatewayThatDoesNotAnswer(t *testing.T) {
 	dir := t.TempDir()
+	write(t, dir, "token", "s3cret")
 	write(t, dir, "it.yaml", explained)
 	admin := start(t, dir, "run", "-c", "it.yaml").addresses()["admin"]
 	refused := refusedAddress(t)

@@ -43,7 +43,7 @@ routes:
 	gw.Write(config + "\"<script>alert(3)</script>\": 1\n")
 	gatewaytest.WaitFor(t, "the problem shows", func() bool {
 		_, body = get(t, gw, "/")
-		return strings.Contains(body, "Problems</h2>")
+		return strings.Contains(body, "are refused")
 	})
 	for _, text := range []string{"&lt;script&gt;alert(3)&lt;/script&gt;", "The documents as last read are refused; revision 1 serves on.", "sluice.yaml:11:1:"} {
 		if !strings.Contains(body, text) {

@@ -114,7 +114,10 @@ func TestReads(t *testing.T) {
 		}}},
 		"/_gateway/breakers": []any{},
 		"/_gateway/limits":   []any{},
-		"/_gateway/problems": []any{},
+		"/_gateway/problems": []any{object{
+			"file": gw.Current().Documents[0].Name, "line": 5.0, "col": 40.0, "warning": true, "source": `admin: {address: "127.0.0.1:0", token: REDACTED}`,
+			"message": "token is written down: whoever may read the document can use it", "hint": "write '${file:PATH}' or '${NAME}'",
+		}},
 		"/_gateway/releases": []any{},
 	} {
 		var got any
@@ -201,15 +204,15 @@ func TestProblems(t *testing.T) {
 	gatewaytest.WaitFor(t, "the problem shows", func() bool {
 		problems = nil
 		tell(t, gw, "/_gateway/problems", &problems)
-		return len(problems) > 0
+		return len(problems) > 1
 	})
-	p := problems[0]
+	p := problems[1] // after the warning of the token
 	if file, ok := p["file"].(string); !ok || !strings.HasSuffix(file, "sluice.yaml") {
 		t.Errorf("the problem is %v", p)
 	}
 	delete(p, "file")
-	if diff := cmp.Diff(object{"line": 13.0, "col": 42.0, "message": `there is no upstream "user"`, "hint": `did you mean "users"?`, "source": "  - {id: x, match: {path: /x}, upstream: user}"}, p); diff != "" || len(problems) != 1 {
-		t.Errorf("%d problems, the first\n%s", len(problems), diff)
+	if diff := cmp.Diff(object{"line": 13.0, "col": 42.0, "message": `there is no upstream "user"`, "hint": `did you mean "users"?`, "source": "  - {id: x, match: {path: /x}, upstream: user}"}, p); diff != "" || len(problems) != 2 {
+		t.Errorf("%d problems, the second\n%s", len(problems), diff)
 	}
 	if gw.Current().Revision.Number != 1 {
 		t.Error("the snapshot changed")

@@ -33,7 +33,7 @@ func (d *document) SetDefaults() {
 type admin struct {
 	located
 	Address string   `config:"address" doc:"where it listens: host:port or unix:PATH; anything but loopback needs a token"`
-	Token   string   `config:"token" doc:"what calls must bring as a bearer token; empty: none needed"`
+	Token   Secret   `config:"token" doc:"what calls must bring as a bearer token; empty: none needed"`
 	Public  []string `config:"public" enum:"health|ready|metrics" doc:"what needs no token"`
 	Hosts   []string `config:"hosts" doc:"names that it answers to besides loopback and its own address"`
 	Name    string   `config:"name" doc:"how this gateway calls itself in Via" default:"random"`

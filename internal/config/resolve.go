@@ -334,13 +334,13 @@ func (r *resolver) admin(a *admin) {
 		}
 		hosts = append(hosts, name)
 	}
-	if strings.ContainsFunc(a.Token, func(c rune) bool { return c <= ' ' || c >= 0x7f }) {
+	if strings.ContainsFunc(string(a.Token), func(c rune) bool { return c <= ' ' || c >= 0x7f }) {
 		r.out.add(a.below("token"), "token has characters that no bearer token may have", "use visible ASCII characters without spaces")
 	}
 	if a.Name != "" && !isToken(a.Name) {
 		r.out.add(a.below("name"), fmt.Sprintf("name must be a token as RFC 9110 5.6.2 has it, not %s", short(a.Name)), "use letters, digits, - and _")
 	}
-	r.gateway.Admin = model.Admin{Address: address, Token: a.Token, Public: a.Public, Hosts: hosts, Name: a.Name, Position: where.position()}
+	r.gateway.Admin = model.Admin{Address: address, Token: string(a.Token), Public: a.Public, Hosts: hosts, Name: a.Name, Position: where.position()}
 }
 
 func (r *resolver) accessLog(l *accessLog) {

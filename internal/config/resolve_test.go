@@ -122,7 +122,7 @@ listeners:
 engine: goroutine
 drain_timeout: 0
 response_time_header: true
-admin: {address: "[::1]:9", token: secret, public: [metrics], hosts: [Gateway.Example.], name: edge-1}
+admin: {address: "[::1]:9", token: "${TOKEN}", public: [metrics], hosts: [Gateway.Example.], name: edge-1}
 access_log: {output: logs/access.log, format: json, sample: 12.5%, fields: [time, status], skip: [/health%7A, /a b]}
 metrics: {max_series_per_family: 10}
 upstreams:
@@ -136,7 +136,7 @@ upstreams:
     pool: {max_idle_per_endpoint: 1, idle_timeout: 2s, max_connections_per_endpoint: 3, max_pending: 4}
     timeouts: {connect: 1s, response_header: 3s}
 routes: [{match: {path: /}, upstream: users}]
-`)
+`, "TOKEN=secret")
 	g.Routes = nil
 	want := &model.Gateway{
 		Listeners: []*model.Listener{

@@ -19,7 +19,7 @@ type redisStore struct {
 	Sentinel *redisSentinel `config:"sentinel" doc:"the master that sentinels tell, whichever it is for now"`
 	Cluster  *redisCluster  `config:"cluster" doc:"a cluster"`
 	Username string         `config:"username" doc:"who to log in as"`
-	Password string         `config:"password" doc:"what to log in with"`
+	Password Secret         `config:"password" doc:"what to log in with"`
 	Database int            `config:"database" doc:"the number of the database; a cluster has but 0"`
 	TLS      *clientTLS     `config:"tls" doc:"how to speak TLS to its servers and sentinels; {} is enough where the system trusts its authority" default:"none"`
 	PoolSize *int           `config:"pool_size" doc:"how many connections to each server there are at most; they are opened as they are needed" default:"256"`
@@ -30,7 +30,7 @@ type redisSentinel struct {
 	Master    string   `config:"master,required" doc:"the name by which they know the master"`
 	Addresses []string `config:"addresses,required" doc:"host:port of some of the sentinels; they tell of the others"`
 	Username  string   `config:"username" doc:"who to log in as with the sentinels"`
-	Password  string   `config:"password" doc:"what to log in with"`
+	Password  Secret   `config:"password" doc:"what to log in with"`
 }
 
 type redisCluster struct {
@@ -61,14 +61,14 @@ func (r *resolver) storesOf(d *document) {
 }
 
 func (r *resolver) redis(in *redisStore) model.RedisStore {
-	built := model.RedisStore{Username: in.Username, Password: in.Password, Database: in.Database, TLS: r.clientTLS(in.TLS)}
+	built := model.RedisStore{Username: in.Username, Password: string(in.Password), Database: in.Database, TLS: r.clientTLS(in.TLS)}
 	var ways []string
 	if in.Address != "" {
 		ways, built.Address = append(ways, "address"), r.redisAddress(in)
 	}
 	if s := in.Sentinel; s != nil {
 		ways = append(ways, "sentinel")
-		built.Sentinel = &model.RedisSentinel{Master: s.Master, Addresses: r.redisAddresses(&s.located, s.Addresses), Username: s.Username, Password: s.Password}
+		built.Sentinel = &model.RedisSentinel{Master: s.Master, Addresses: r.redisAddresses(&s.located, s.Addresses), Username: s.Username, Password: string(s.Password)}
 		if s.Master == "" {
 			r.out.add(s.below("master"), "master is empty", "write the name that follows sentinel monitor in the sentinels' own configuration")
 		}

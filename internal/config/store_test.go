@@ -9,17 +9,22 @@ import (
 	"sluice/internal/model"
 )
 
+// fromOutside has a variable of every name, which has its name as its value.
+func fromOutside() config.Environment {
+	return config.Environment{LookupEnv: func(name string) (string, bool) { return name, true }}
+}
+
 // TestStoresWritten has each way to say where a Redis is.
 func TestStoresWritten(t *testing.T) {
 	result := config.Resolve([]config.Document{{Name: "sluice.yaml", Dir: "/etc/sluice", Data: []byte(`
 listeners: {web: {address: ":8080"}}
 stores:
-  one: {redis: {pool_size: 7, address: "Redis.test:6379", username: u, password: p, database: 2, tls: {}}}
+  one: {redis: {pool_size: 7, address: "Redis.test:6379", username: u, password: "${p}", database: 2, tls: {}}}
   socket: {redis: {address: "unix:redis.sock"}}
-  watched: {redis: {sentinel: {master: m, addresses: ["b.test:26379", "a.test:26379"], username: su, password: sp}, password: p, database: 3}}
+  watched: {redis: {sentinel: {master: m, addresses: ["b.test:26379", "a.test:26379"], username: su, password: "${sp}"}, password: "${p}", database: 3}}
   many: {redis: {cluster: {addresses: ["[::1]:7001", "a.test:7000"]}, tls: {server_name: redis.test}}}
 routes: [{match: {path: /}, respond: {status: 204}}]
-`)}}, nil, config.Environment{})
+`)}}, nil, fromOutside())
 	if result.Gateway == nil || len(result.Problems) > 0 {
 		t.Fatal(result.Problems)
 	}

@@ -62,7 +62,7 @@ listeners:
   usual: {address: ":8445", tls: {acme: {domains: [a.test]}}}
   behind: {address: ":8080", proxy_protocol: true, trusted_proxies: [10.0.0.0/8], protocols: [h2c]}
 stores:
-  main: {redis: {address: "redis:6379", username: u, password: p, database: 2, tls: {}}}
+  main: {redis: {address: "redis:6379", username: u, password: "${p}", database: 2, tls: {}}}
 upstreams:
   a: {endpoints: [https://A.test, http://b.test], tls: {ca: a.pem, cert: a.pem, key: a.key, server_name: x.test}, proxy_protocol: v2}
   b: {endpoints: ["https://a.test:8443"], protocol: h2}
@@ -70,7 +70,7 @@ routes:
   - {match: {path: /a}, upstream: a}
   - {match: {path: /b}, upstream: b}
   - {match: {path: /c}, upstream: "https://c.test:443/base"}
-`)}}, nil, config.Environment{})
+`)}}, nil, fromOutside())
 	g := result.Gateway
 	if g == nil || len(result.Problems) > 0 || len(result.Files) > 0 {
 		t.Fatalf("%v, files %v", result.Problems, result.Files)
