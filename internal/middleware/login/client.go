@@ -123,6 +123,11 @@ func (g *gate) verify(ctx context.Context, got *oauth2.Token, before map[string]
 		}
 	}
 	t.id, t.expires = id, verified.Expires()
+	if !t.expires.After(g.now()) {
+		// It was taken for the leeway: the issuer's clock is behind, and a session that has
+		// ended as it begins would have the browser log in for ever.
+		t.expires = t.expires.Add(g.Leeway)
+	}
 	return t, nil
 }
 

@@ -324,3 +324,27 @@ func TestFlightsAreBounded(t *testing.T) {
 		t.Errorf("%d are remembered", len(s.flights))
 	}
 }
+
+// TestClockBehind is of an issuer whose tokens have ended when they come, by the clock of
+// the gateway: a session goes on for what is left of the leeway, and is not refreshed by
+// each request.
+func TestClockBehind(t *testing.T) {
+	for name, offline := range map[string]bool{"refreshed": false, "without a refresh": true} {
+		t.Run(name, func(t *testing.T) {
+			b := newBed(t, usualOptions)
+			b.issuer.change(func() {
+				b.issuer.offline = offline
+				b.issuer.claims = map[string]any{"exp": b.clock.now().Add(-10 * time.Second).Unix()}
+			})
+			br := b.loggedIn()
+			br.passes("a token that ended ten seconds ago")
+			if n := b.issuer.seen().refreshed; n != 0 {
+				t.Errorf("%d refreshes", n)
+			}
+			b.clock.pass(25 * time.Second) // the leeway is 30s
+			if o := br.visit("/"); o.passed {
+				t.Errorf("a session goes on beyond the leeway: %d", o.status)
+			}
+		})
+	}
+}
