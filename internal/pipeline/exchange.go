@@ -216,11 +216,11 @@ func (x *Exchange) Waited() time.Duration { return x.waited }
 // WaitUntil is until when to wait, in Wait, for something that may take so long: no
 // longer than until the exchange must be over, nor than earlier waits have left of the
 // route's timeout.
-func (x *Exchange) WaitUntil(patience time.Duration) time.Time {
+func (x *Exchange) WaitUntil(maxWait time.Duration) time.Time {
 	if x.Route != nil && x.Route.Timeouts.Response > 0 {
-		patience = min(patience, x.Route.Timeouts.Response-x.waited)
+		maxWait = min(maxWait, x.Route.Timeouts.Response-x.waited)
 	}
-	return earlier(time.Now().Add(patience), x.Until)
+	return earlier(time.Now().Add(maxWait), x.Until)
 }
 
 // Param returns the value of a path parameter, percent-encoded, or "".
