@@ -39,7 +39,7 @@ func (g *gate) find(x *pipeline.Exchange, text string) (h *held, renewed bool, e
 	for range mostRefreshes {
 		now := g.now().Unix()
 		switch {
-		case g.left(h.session) <= 0, h.Refresh == "" && now >= h.Until:
+		case g.left(h.session) <= 0, g.sessions.leftBy(h.Login), h.Refresh == "" && now >= h.Until:
 			return nil, false, nil
 		case h.Refresh == "" || now < h.Due:
 			return h, h.text != text, nil
@@ -150,6 +150,7 @@ func (g *gate) refresh(h *held, sealed string) (*held, error) {
 		}
 		began := time.Unix(s.Began, 0)
 		fresh := newSession(t, began, g.now())
+		fresh.Login = s.Login
 		if fresh.IDToken == "" {
 			fresh.IDToken = s.IDToken
 		}

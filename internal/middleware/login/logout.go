@@ -52,6 +52,7 @@ func (g *gate) forget(x *pipeline.Exchange, text string) (hint string, err error
 	}
 	if h, err := g.opened(text, sealed); err == nil {
 		hint = h.IDToken
+		g.sessions.leave(h.Login)
 	}
 	if g.keeper.remote() {
 		// A session that stays behind would be as good as before: the client is told.

@@ -4,6 +4,9 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
+
+	"sluice/internal/message"
 )
 
 // TestLogOut ends a session, and sends to the issuer, which ends its own.
@@ -87,4 +90,27 @@ func TestLogOutWithALargeToken(t *testing.T) {
 	if o.status != 302 || strings.Contains(o.location(), "id_token_hint") || !strings.Contains(o.location(), "client_id=gateway") {
 		t.Errorf("%d to %s", o.status, o.location())
 	}
+}
+
+// TestLateAnswer does not undo a log-out: a request of before it is answered after it, and
+// gives the browser a session that was refreshed meanwhile.
+func TestLateAnswer(t *testing.T) {
+	b := newBed(t, usualOptions)
+	br := b.loggedIn()
+	b.clock.pass(b.issuer.life - 30*time.Second) // due, and still good
+	late := br.serve(br.request("GET", "/x", wantsHTML))
+	if !late.passed || !late.fields.Has(message.SetCookie) {
+		t.Fatalf("no session that was refreshed: %d, %v", late.status, late.err)
+	}
+	if o := br.visit("/logout"); o.status != 302 || len(br.cookies) != 0 {
+		t.Fatalf("the log-out: %d, %v", o.status, br.cookies)
+	}
+	br.keep(late)
+	if len(br.cookies) == 0 {
+		t.Fatal("the late answer gave no session back")
+	}
+	if o := br.visit("/x"); o.passed || o.status != 302 {
+		t.Errorf("a late answer undoes a log-out: %d, %v", o.status, o.err)
+	}
+	b.loggedIn().passes("another log-in of the same person")
 }

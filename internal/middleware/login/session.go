@@ -25,6 +25,9 @@ type session struct {
 	Began   int64  `json:"b"` // the log-in
 	Due     int64  `json:"d"` // from then on it is refreshed
 	Until   int64  `json:"u"` // what the issuer said is good until then
+	// Login names the log-in that it came of, in all of its refreshes. Sessions of older
+	// versions have none.
+	Login string `json:"l,omitempty"`
 }
 
 // held is a session that a client has. It is not changed.

@@ -33,6 +33,8 @@ const (
 	// that are remembered as they were opened.
 	mostFlights = 10_000
 	mostOpened  = 10_000
+	// mostEnded bounds the log-outs that are remembered.
+	mostEnded = 10_000
 )
 
 // flight is one refresh of a session, for all requests that come with it meanwhile.
@@ -52,6 +54,7 @@ type sessions struct {
 	idle chan struct{} // closed when no refresh is under way, and none will be
 
 	opened *keyed.Table[openedPlace]
+	ended  *keyed.Table[endedPlace]
 
 	mu       sync.Mutex
 	flights  map[mark]*flight
@@ -71,7 +74,7 @@ type openedPlace struct{ held atomic.Pointer[held] }
 func newSessions(s *settings, log *slog.Logger) *sessions {
 	return &sessions{
 		weak: len(s.secrets[0]) < weakSecret, log: log, idle: make(chan struct{}),
-		opened: keyed.NewTable[openedPlace](mostOpened, nil, nil), flights: map[mark]*flight{},
+		opened: keyed.NewTable[openedPlace](mostOpened, nil, nil), ended: keyed.NewTable[endedPlace](mostEnded, nil, nil), flights: map[mark]*flight{},
 	}
 }
 
@@ -112,6 +115,30 @@ func (s *sessions) remembered(m mark) *held {
 
 func (s *sessions) remember(h *held) {
 	s.opened.Get(s.opened.Key(string(h.mark[:])), 0).held.Store(h)
+}
+
+// endedPlace holds one of the log-ins that share a key.
+type endedPlace struct{ login atomic.Pointer[string] }
+
+// leave says that somebody has logged out. An answer that was begun before may come after
+// that of the log-out, and give a session back that is in cookies.
+func (s *sessions) leave(login string) {
+	if login != "" {
+		s.ended.Get(s.ended.Key(login), 0).login.Store(&login)
+	}
+}
+
+// leftBy tells whether somebody has logged out of a log-in, here and lately.
+func (s *sessions) leftBy(login string) bool {
+	if login == "" {
+		return false
+	}
+	p := s.ended.Find(s.ended.Key(login))
+	if p == nil {
+		return false
+	}
+	was := p.login.Load()
+	return was != nil && *was == login
 }
 
 // join returns the refresh of a session, and begins it if nobody has; nil: there are too
