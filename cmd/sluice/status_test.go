@@ -105,7 +105,7 @@ func TestStatusOfLimits(t *testing.T) {
 	got := strings.Join(strings.Fields(text.String()), " ")
 	for _, want := range []string{
 		"LIMIT KIND LETS THROUGH KEYS FORGOTTEN RUNNING WAITING KEPT IN upstream users upstream 1000/s, burst 2000, token_bucket 1 0 memory per-client",
-		"per-client rate_limit 10/m, sliding_window, shadow 100 7 main does not answer: local reports",
+		"per-client rate_limit 10/m, sliding_window, shadow 100 7 main cannot be used: local reports",
 		"reports concurrency_limit 0 concurrency_limit 20 at once 1 0 20 3 memory",
 	} {
 		if !strings.Contains(got, want) {
