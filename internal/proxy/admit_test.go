@@ -60,8 +60,9 @@ func TestAdmitElsewhere(t *testing.T) {
 			}
 			asked := 0
 			here, there := side("here", 1<<30, fails(0, pipeline.UpstreamReset, false)), side("there", 1, answers(0, 200))
-			there.Admit = func(*pipeline.Exchange) error {
+			there.Admit = func(x *pipeline.Exchange) error {
 				if asked++; refuses {
+					x.Stand(pipeline.Standing{Policy: pipeline.NewPolicy("there", 1, time.Second), Denied: true})
 					return pipeline.NewError(pipeline.RateLimited, nil)
 				}
 				return nil
@@ -72,6 +73,9 @@ func TestAdmitElsewhere(t *testing.T) {
 			err := proxy.New(route, []proxy.Side{here, there}, proxy.Gateway{}).Serve(x)
 			if refuses != (pipeline.AsError(err) != nil && pipeline.AsError(err).Word == pipeline.UpstreamReset) || asked != 1 {
 				t.Errorf("refuses: %v: %v, asked %d times", refuses, err, asked)
+			}
+			if x.Standing.Policy != nil {
+				t.Errorf("the client is told of the limit of a side that it does not come to: %+v", x.Standing)
 			}
 			if err == nil {
 				if err := x.Response.Close(); err != nil {

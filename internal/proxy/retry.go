@@ -71,7 +71,7 @@ func (f *forward) move(err error, now time.Time) bool {
 		return false // the client has left
 	}
 	s := f.other(now)
-	if s == nil || f.admitted(s) != nil {
+	if s == nil || !f.welcome(s) {
 		return false
 	}
 	if f.repeats != nil {
@@ -110,7 +110,7 @@ func (f *forward) again(err error, now time.Time) (pause time.Duration, again bo
 		return 0, false
 	}
 	// The limit of another side is asked last: what it lets through is counted.
-	if next != f.side && f.admitted(next) != nil || !f.kept.rewind() {
+	if next != f.side && !f.welcome(next) || !f.kept.rewind() {
 		f.giveBack()
 		return 0, false
 	}

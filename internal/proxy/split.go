@@ -36,6 +36,17 @@ func (f *forward) admitted(s *side) error {
 	return nil
 }
 
+// welcome tells whether the exchange may go on at another side. How it stands with a
+// limit that refuses that is not for the client: it gets what there is.
+func (f *forward) welcome(s *side) bool {
+	stood := f.x.Standing
+	if f.admitted(s) != nil {
+		f.x.Standing = stood
+		return false
+	}
+	return true
+}
+
 // side chooses the upstream of an exchange: the version that the client asks for;
 // else by who it is, so that it stays, by weighted rendezvous hashing; else at
 // random (SPEC 3).
