@@ -89,6 +89,9 @@ func printExplanation(w io.Writer, e *snapshot.Explanation) error {
 	for i, step := range e.Middleware {
 		out.printf("%s\t%d. %s\tfrom %s\n", first(i, "middleware"), i+1, step.Kind, step.From)
 	}
+	for i, step := range e.Skipped {
+		out.printf("%s\t%s\tfrom %s\n", first(i, "skipped"), step.Kind, step.From)
+	}
 	kind := e.Destination.Kind
 	if e.Destination.Upstream != "" {
 		kind += " " + e.Destination.Upstream

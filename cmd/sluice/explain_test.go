@@ -31,6 +31,7 @@ type explanation struct {
 	Route       string              `json:"route"`
 	Candidates  []map[string]string `json:"candidates"`
 	Middleware  []map[string]string `json:"middleware"`
+	Skipped     []map[string]string `json:"skipped"`
 	Destination map[string]string   `json:"destination"`
 	Refused     string              `json:"refused"`
 	Path        string              `json:"path"`
@@ -58,7 +59,7 @@ func TestExplain(t *testing.T) {
 	}{
 		{"a path", []string{"GET", "/users/1"}, "user", `"failed": "header X-Gray is not \"true\""`},
 		{"a method in lower case", []string{"get", "/users/1"}, "user", ""},
-		{"a header", []string{"GET", "/users/1", "-H", "X-Gray: true"}, "gray", ""},
+		{"a header", []string{"GET", "/users/1", "-H", "X-Gray: true"}, "gray", `"skipped": [`},
 		{"a header in another spelling", []string{"GET", "/users/1", "-H", "x-gray:true"}, "gray", ""},
 		{"another listener", []string{"GET", "/users/1", "-H", "X-Gray: true", "--listener", "inner"}, "user", ""},
 		{"a host and a query in the URL", []string{"GET", "http://SHOP.example.com:80/x?debug=1"}, "shop", `"kind": "redirect"`},
@@ -165,11 +166,11 @@ func TestRoutesAndStatus(t *testing.T) {
 	addresses := gateway.addresses()
 	asked := command{dir: dir, environment: []string{"SLUICE_ADMIN_TOKEN=s3cret"}}
 
-	table := `PRIORITY  ROUTE  LISTENERS  MATCH                              MIDDLEWARE          DESTINATION
-10        gray   web        /users/… header X-Gray=true        none                upstream users
-20        near   all        /near/… from 10.0.0.0/8            headers             respond status 204
-100       shop   all        shop.example.com /… query debug=1  headers             redirect 308 /new
-100       user   all        GET /users/{id}                    headers,body_limit  upstream users
+	table := `PRIORITY  ROUTE  LISTENERS  MATCH                              MIDDLEWARE            DESTINATION
+10        gray   web        /users/… header X-Gray=true        none (skips headers)  upstream users
+20        near   all        /near/… from 10.0.0.0/8            headers               respond status 204
+100       shop   all        shop.example.com /… query debug=1  headers               redirect 308 /new
+100       user   all        GET /users/{id}                    headers,body_limit    upstream users
 `
 	for _, got := range []outcome{sluice(t, dir, "routes", "-c", "it.yaml"), asked.run(t, "routes", "--admin", addresses["admin"])} {
 		if diff := cmp.Diff(table, got.stdout); diff != "" || got.code != 0 || got.stderr != "" {
@@ -182,7 +183,7 @@ func TestRoutesAndStatus(t *testing.T) {
 			t.Fatalf("%v: %+v", err, got)
 		}
 		want := map[string]any{
-			"id": "gray", "priority": 10.0, "listeners": []any{"web"}, "middleware": []any{}, "destination": "upstream users",
+			"id": "gray", "priority": 10.0, "listeners": []any{"web"}, "middleware": []any{}, "skipped": []any{map[string]any{"kind": "headers", "from": "global tag"}}, "destination": "upstream users",
 			"match": map[string]any{"path_prefix": "/users", "headers": map[string]any{"X-Gray": "true"}},
 		}
 		if diff := cmp.Diff(want, rows[0]); diff != "" || len(rows) != 4 {

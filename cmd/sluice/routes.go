@@ -60,11 +60,20 @@ func printRoutes(w io.Writer, rows []snapshot.Row) error {
 		if len(row.Listeners) > 0 {
 			listeners = strings.Join(row.Listeners, ",")
 		}
-		var steps []string
-		for _, step := range row.Middleware {
-			steps = append(steps, step.Kind)
+		chain := cmp.Or(kindsOf(row.Middleware), "none")
+		if len(row.Skipped) > 0 {
+			chain += " (skips " + kindsOf(row.Skipped) + ")"
 		}
-		out.printf("%d\t%s\t%s\t%s\t%s\t%s\n", row.Priority, row.ID, listeners, row.Match, cmp.Or(strings.Join(steps, ","), "none"), row.Destination)
+		out.printf("%d\t%s\t%s\t%s\t%s\t%s\n", row.Priority, row.ID, listeners, row.Match, chain, row.Destination)
 	}
 	return errors.Join(out.err, table.Flush())
+}
+
+// kindsOf are the kinds of steps, with commas between them.
+func kindsOf(steps []snapshot.Step) string {
+	kinds := make([]string, len(steps))
+	for i, step := range steps {
+		kinds[i] = step.Kind
+	}
+	return strings.Join(kinds, ",")
 }

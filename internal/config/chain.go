@@ -10,7 +10,11 @@ import (
 // chain composes global, without what the route skips, and the route's own.
 func (r *resolver) chain(in *route, built *model.Route) {
 	own := r.chains.chain(in.Middleware, "route")
-	links := ordered(slices.Concat(r.skip(in), own))
+	kept, skipped := r.skip(in)
+	for i := range skipped {
+		built.Skipped = append(built.Skipped, skipped[i].Middleware)
+	}
+	links := ordered(slices.Concat(kept, own))
 	if len(own) == len(in.Middleware) && len(r.global) == r.globalWritten() {
 		r.checkOrder(links)
 	}
@@ -89,20 +93,27 @@ func (r *resolver) misplaced(l *link, message, hint string) {
 	}
 }
 
-// skip is what a route leaves of global.
-func (r *resolver) skip(in *route) []link {
+// skip parts what a route takes of global from what it leaves out.
+func (r *resolver) skip(in *route) (kept, skipped []link) {
 	if len(in.Skip) == 0 {
-		return r.global
+		return r.global, nil
 	}
-	kept := slices.Clone(r.global)
+	named := func(name string) func(l link) bool {
+		return func(l link) bool { return l.Kind == name || l.Name != "" && l.Name == name }
+	}
 	for i, name := range in.Skip {
-		named := func(m link) bool { return m.Kind == name || m.Name != "" && m.Name == name }
-		kept = slices.DeleteFunc(kept, named)
-		if !slices.ContainsFunc(r.global, named) && !in.broken && !r.incomplete && len(r.global) == r.globalWritten() {
+		if !slices.ContainsFunc(r.global, named(name)) && !in.broken && !r.incomplete && len(r.global) == r.globalWritten() {
 			r.out.add(in.below(item("skip", i)), fmt.Sprintf("skip names %s, and global has no middleware of that kind or name", short(name)), r.out.hint(name, r.skippable()))
 		}
 	}
-	return kept
+	for _, l := range r.global {
+		if slices.ContainsFunc(in.Skip, func(name string) bool { return named(name)(l) }) {
+			skipped = append(skipped, l)
+		} else {
+			kept = append(kept, l)
+		}
+	}
+	return kept, skipped
 }
 
 // globalWritten is how many steps global has, sound or not.

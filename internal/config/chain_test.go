@@ -31,6 +31,13 @@ routes:
 		for _, m := range route.Chain {
 			kinds = append(kinds, m.Kind)
 		}
+		skips := 0
+		if route.ID == "skipping" {
+			skips = 1
+		}
+		if len(route.Skipped) != skips || skips > 0 && route.Skipped[0].Kind != "limit" {
+			t.Errorf("%s leaves out %v", route.ID, route.Skipped)
+		}
 		if !slices.Equal(kinds, want[route.ID]) {
 			t.Errorf("the chain of %s is %v, want %v", route.ID, kinds, want[route.ID])
 		}

@@ -27,6 +27,7 @@ func TestExamples(t *testing.T) {
 		"resilience":       exampleResilience,
 		"canary":           exampleCanary,
 		"limits":           exampleLimits,
+		"auth":             exampleAuth,
 		"tls":              exampleTLS,
 	}
 	folders, err := os.ReadDir("../../examples")

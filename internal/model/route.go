@@ -13,7 +13,8 @@ type Route struct {
 	Priority  int      // smaller first
 	Listeners []string // nil: all
 	Match     Match
-	Chain     []Middleware // global first, then the route's, outermost first; skipped ones left out
+	Chain     []Middleware // global first, then the route's, outermost first
+	Skipped   []Middleware // of global, which the route leaves out
 
 	Upstream *Upstream
 	Split    *Split

@@ -22,7 +22,8 @@ type Explanation struct {
 	Route       string       `json:"route"` // empty: none
 	Candidates  []Candidate  `json:"candidates"`
 	Middleware  []Step       `json:"middleware"`
-	Destination *Destination `json:"destination"` // nil: none
+	Skipped     []Step       `json:"skipped,omitempty"` // middleware of global that the route leaves out
+	Destination *Destination `json:"destination"`       // nil: none
 	// Refused is why no route serves it: what the client would read.
 	Refused string `json:"refused,omitempty"`
 	// Path is the canonical path that was routed.
@@ -70,7 +71,7 @@ func (c *Compiled) Explain(request *message.Request, listener string, client net
 		return out, nil
 	}
 	route := c.Router.Routes()[found.Index]
-	out.Route, out.Middleware, out.Destination = route.ID, Steps(route), destinationOf(route, request)
+	out.Route, out.Middleware, out.Skipped, out.Destination = route.ID, steps(route.Chain), skippedBy(route), destinationOf(route, request)
 	return out, nil
 }
 
@@ -130,13 +131,21 @@ func (c *Compiled) listener(name, host string) (*model.Listener, error) {
 	return nil, &QuestionError{fmt.Sprintf("no listener is called %q; there are %s", name, strings.Join(names, ", "))}
 }
 
-// Steps is a route's whole chain, outermost first.
-func Steps(route *model.Route) []Step {
-	steps := make([]Step, len(route.Chain))
-	for i, m := range route.Chain {
-		steps[i] = Step{m.Kind, m.From}
+// skippedBy is what a route leaves out of global; nil: nothing.
+func skippedBy(route *model.Route) []Step {
+	if len(route.Skipped) == 0 {
+		return nil
 	}
-	return steps
+	return steps(route.Skipped)
+}
+
+// steps is what people see of middleware.
+func steps(chain []model.Middleware) []Step {
+	list := make([]Step, len(chain))
+	for i, m := range chain {
+		list[i] = Step{m.Kind, m.From}
+	}
+	return list
 }
 
 // Row is one route of the route table.
@@ -146,6 +155,7 @@ type Row struct {
 	Listeners   []string `json:"listeners"` // empty: all
 	Match       Match    `json:"match"`
 	Middleware  []Step   `json:"middleware"`
+	Skipped     []Step   `json:"skipped,omitempty"` // middleware of global that the route leaves out
 	Destination string   `json:"destination"`
 }
 
@@ -170,7 +180,7 @@ func Table(table *router.Router) []Row {
 		if listeners == nil {
 			listeners = []string{}
 		}
-		rows = append(rows, Row{route.ID, route.Priority, listeners, matchOf(&route.Match), Steps(route), destinationText(route)})
+		rows = append(rows, Row{route.ID, route.Priority, listeners, matchOf(&route.Match), steps(route.Chain), skippedBy(route), destinationText(route)})
 	}
 	return rows
 }

@@ -136,7 +136,7 @@ routes:
 			Destination: &snapshot.Destination{Kind: "upstream", Upstream: "none", Target: "http://127.0.0.1:1 (weight 2), http://127.0.0.1:2 (weight 1)", Reason: "the route's upstream; round_robin picks the endpoint"},
 		}},
 		"an untrusted X-Forwarded-For": {explain("strict", "10.0.0.1", "PUT", "/a", "X-Forwarded-For: 192.0.2.7"), &snapshot.Explanation{
-			Route: "third", Path: "/a", Candidates: []snapshot.Candidate{noHeader, {Route: "second", Failed: "client_ip 10.0.0.1 is not in 192.0.2.0/24"}, {Route: "third"}}, Middleware: none,
+			Route: "third", Path: "/a", Candidates: []snapshot.Candidate{noHeader, {Route: "second", Failed: "client_ip 10.0.0.1 is not in 192.0.2.0/24"}, {Route: "third"}}, Middleware: none, Skipped: []snapshot.Step{{Kind: "headers", From: "global tag"}},
 			Destination: &snapshot.Destination{Kind: "respond", Target: "status 201", Reason: "the route answers by itself"},
 		}},
 		"another method": {explain("", "10.0.0.1", "GET", "/a"), &snapshot.Explanation{
