@@ -291,6 +291,7 @@ func TestKeyFilesChange(t *testing.T) {
 // TestGuesses floods the gateway with passwords that are dear to check: each is told
 // 401, or 503 where there are too many, while other requests are served.
 func TestGuesses(t *testing.T) {
+	once(t)
 	g := startGuarded(t)
 	ctx, stop := context.WithCancel(t.Context())
 	var clients sync.WaitGroup

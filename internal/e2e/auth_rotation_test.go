@@ -98,6 +98,7 @@ func (c *caravan) end() {
 // go, without one token refused that is good, over reloads as well. A key that was withdrawn is
 // good for nothing, also for a token that was good before.
 func TestKeysRotateUnderLoad(t *testing.T) {
+	once(t)
 	s := startSignedIn(t)
 	s.issuer.serve(t, "one")
 	reload := s.reloads(t)
@@ -146,6 +147,7 @@ func (s *signedIn) reloads(t *testing.T) func() {
 // over reloads; one by another key is 503 until the issuer is back. With -long that is
 // for longer than the time after which keys are asked for again.
 func TestIssuerIsDown(t *testing.T) {
+	once(t)
 	s := startSignedIn(t)
 	c := s.sendCaravan(t, "rsa")
 	c.goesOn(t, 2)

@@ -63,6 +63,7 @@ routes:
 // TestSecretsAreNotTold: whatever the gateway tells of itself, to whomever, has neither a
 // secret of its documents nor one of its clients.
 func TestSecretsAreNotTold(t *testing.T) {
+	once(t)
 	secrets, document := secretsOf(t)
 	g := gatewaytest.Start(t, document)
 	client := newSiteClient(t, "h1", g.Addr("web").String(), nil)

@@ -64,6 +64,15 @@ func (e engines) Run() (code int) {
 	return code
 }
 
+// once leaves a test to the first engine of those that are run: what it is about stands
+// above the engines, and takes long.
+func once(t *testing.T) {
+	t.Helper()
+	if engine := os.Getenv(gatewaytest.EngineVariable); engine != suite[0] {
+		t.Skipf("it has run on %s: what it is about stands above the engines", suite[0])
+	}
+}
+
 // Programs that tests run beside themselves, built once each and without the
 // race detector, which bears no ten thousand goroutines.
 var (

@@ -80,6 +80,7 @@ func (m *measured) counted(t *testing.T, all map[int]int) {
 // fast, of one that is much too fast, and of one that comes in bursts: 100 a second and
 // 20 at once are 2,020 in 20 s.
 func TestLimitAccuracy(t *testing.T) {
+	once(t)
 	m := newMeasured(t, `
 upstreams: {up: {endpoints: [UPSTREAM]}}
 routes:
@@ -106,6 +107,7 @@ routes:
 // TestLimitWindow looks at each window of a second, of limits that count each request
 // and that count groups of them.
 func TestLimitWindow(t *testing.T) {
+	once(t)
 	m := newMeasured(t, `
 upstreams: {up: {endpoints: [UPSTREAM]}}
 routes:
@@ -129,6 +131,7 @@ routes:
 // and of the upstream: none lets more through than it has, and each what a bucket does of
 // that which the one before lets through.
 func TestLimitLevels(t *testing.T) {
+	once(t)
 	m := newMeasured(t, `
 upstreams: {up: {endpoints: [UPSTREAM], rate_limit: {rate: 150/s, burst: 30}}}
 global: [{enter: {}}, {rate_limit: {name: all, rate: 400/s, burst: 80, key: global}}, {rate_limit: {name: user, rate: 100/s, burst: 20, key: "header:X-User"}}]
@@ -176,6 +179,7 @@ routes:
 // TestLimitReload has a hundred reloads come to pass while a client asks for more than
 // it gets: no bucket is filled by one, and no window emptied.
 func TestLimitReload(t *testing.T) {
+	once(t)
 	m := newMeasured(t, `
 upstreams: {up: {endpoints: [UPSTREAM]}}
 routes:

@@ -112,6 +112,7 @@ func (l *steadyLoad) seen(from, to time.Time) seen {
 // what it can, and gets them back. What it can do is served, and nobody waits long
 // for it.
 func TestLimitAdaptiveConcurrency(t *testing.T) {
+	once(t)
 	plan := adaptiveTimes()
 	if !*long {
 		t.Parallel() // it waits most of the time

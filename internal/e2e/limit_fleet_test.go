@@ -123,6 +123,7 @@ func fleetLength() time.Duration {
 // TestLimitFleet counts what one, two, four and eight gateways with uneven load let
 // through together: what one would, and with leases more only by what may be in hand.
 func TestLimitFleet(t *testing.T) {
+	once(t)
 	for _, c := range []fleetLimit{
 		{"token_bucket", "exact", 1},
 		{"token_bucket", "exact", 2},

@@ -55,6 +55,7 @@ func outages() []outage {
 // that then go on locally, let all through, and let nobody through. Nobody waits for it
 // longer than 50 ms, and it is over by itself.
 func TestLimitOutage(t *testing.T) {
+	once(t)
 	for _, o := range outages() {
 		t.Run(o.name, func(t *testing.T) { runOutage(t, outageTimes(), o) })
 	}

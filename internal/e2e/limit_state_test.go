@@ -56,6 +56,7 @@ routes:
 // limit in front of the upstream lets half through, before that upstream alone, over a
 // reload too; when it is closed again the limit recovers. People see it.
 func TestLimitState(t *testing.T) {
+	once(t)
 	failing, fine := newFickle(t, "failing"), newFickle(t, "fine")
 	gw := gatewaytest.Start(t, limitStateConfig(failing.url, fine.url, "one"))
 	conn := gw.Dial("web")

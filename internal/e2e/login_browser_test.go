@@ -91,6 +91,7 @@ func (c *chromium) script(path string) int {
 // TestLoginByBrowser has people log in, stay in and log out, with a real browser at a real
 // issuer, whose keys change and which is away for a while.
 func TestLoginByBrowser(t *testing.T) {
+	once(t)
 	if gatewaytest.Engine() == gatewaytest.Standard {
 		t.Skip("over TLS all engines but the two are alike")
 	}

@@ -55,6 +55,7 @@ func loggedIn(t *testing.T, issuer *openIDProvider, site string) *http.Client {
 // TestLoginUnderLoad has nobody log in again while tokens end, keys change and the issuer
 // is away: whoever is logged in passes, or is told to come again while nobody can know.
 func TestLoginUnderLoad(t *testing.T) {
+	once(t)
 	if gatewaytest.Engine() == gatewaytest.Standard {
 		t.Skip("over TLS all engines but the two are alike")
 	}
