@@ -128,16 +128,16 @@ routes:
 }
 
 // TestLimitLevels has four limits one behind the other, of all, of each user, of a route
-// and of the upstream: none lets more through than it has, and each what a bucket does of
-// that which the one before lets through.
+// and of the upstream: what passes is what has room in all of them, and what one of them
+// refuses takes nothing of the others.
 func TestLimitLevels(t *testing.T) {
 	once(t)
 	m := newMeasured(t, `
-upstreams: {up: {endpoints: [UPSTREAM], rate_limit: {rate: 150/s, burst: 30}}}
-global: [{enter: {}}, {rate_limit: {name: all, rate: 400/s, burst: 80, key: global}}, {rate_limit: {name: user, rate: 100/s, burst: 20, key: "header:X-User"}}]
+upstreams: {up: {endpoints: [UPSTREAM], rate_limit: {rate: 150/s, burst: 30}}, other: {endpoints: [UPSTREAM]}}
+global: [{enter: {}}, {rate_limit: {name: all, rate: 400/s, burst: 80, key: global}}, {rate_limit: {name: user, rate: 60/s, burst: 20, key: "header:X-User"}}]
 routes:
-  - {match: {path: /wide}, upstream: up}
-  - {match: {path: /narrow}, upstream: up, middleware: [{rate_limit: {name: route, rate: 25/s, burst: 5, key: route}}]}
+  - {id: wide, match: {path: /wide}, upstream: up}
+  - {id: narrow, match: {path: /narrow}, upstream: other, middleware: [{rate_limit: {name: route, rate: 25/s, burst: 5, key: route}}]}
 `)
 	pacers := []pacer{
 		{user: "ann", path: "/wide", connections: 4, at: evenly(150)},
@@ -147,33 +147,49 @@ routes:
 	}
 	all, took := m.begin(t, pacers, nil)()
 	books := map[string]*tokens{}
-	want := map[string]int{} // by limit
-	takes := func(limit, key string, rate, burst float64, now time.Time) bool {
-		if books[limit+key] == nil {
-			books[limit+key] = &tokens{rate: rate, burst: burst}
+	book := func(name string, rate, burst float64) *tokens {
+		if books[name] == nil {
+			books[name] = &tokens{rate: rate, burst: burst}
 		}
-		took := books[limit+key].take(now)
-		if took {
-			want[limit]++
-		}
-		return took
+		return books[name]
 	}
+	want := map[string]int{} // by route
 	for _, v := range m.journal.of("") {
-		_ = takes("all", "", 400, 80, v.before) && takes("user", v.user, 100, 20, v.before) &&
-			(v.path != "/narrow" || takes("route", "", 25, 5, v.before)) && takes("upstream up", "", 150, 30, v.before)
-	}
-	for limit, most := range map[string]float64{
-		"all": 80 + 400*took.Seconds(), "user": 4 * (20 + 100*took.Seconds()), "route": 5 + 25*took.Seconds(), "upstream up": 30 + 150*took.Seconds(),
-	} {
-		got := m.Metric("gateway_rate_limit_decisions_total", "limit", limit, "decision", "allow")
-		t.Logf("%s: %v passed, want %d, and at most %.1f", limit, got, want[limit], most)
-		if off := got - float64(want[limit]); got > most || max(off, -off) > max(3, got/50) {
-			t.Errorf("%s has let %v through, want %d within 2%%, and at most %.1f", limit, got, want[limit], most)
+		route := strings.TrimPrefix(v.path, "/")
+		last := book("upstream", 150, 30)
+		if route == "narrow" {
+			last = book("route", 25, 5)
+		}
+		limits := []*tokens{book("all", 400, 80), book("user "+v.user, 60, 20), last}
+		if takeOfAll(limits, v.before) {
+			want[route]++
 		}
 	}
-	if served := int(m.served.Load()); float64(served) != m.Metric("gateway_rate_limit_decisions_total", "limit", "upstream up", "decision", "allow") || all[200] != served {
-		t.Errorf("the endpoint has served %d, and the clients got %v", served, all)
+	served := 0.0
+	for route, most := range map[string]float64{"wide": 30 + 150*took.Seconds(), "narrow": 5 + 25*took.Seconds()} {
+		got := m.Metric("gateway_requests_total", "route", route, "status", "200")
+		served += got
+		t.Logf("%s: %v passed, want %d, and at most %.1f", route, got, want[route], most)
+		if off := got - float64(want[route]); got > most || max(off, -off) > max(3, got/50) {
+			t.Errorf("%s has let %v through, want %d within 2%%, and at most %.1f", route, got, want[route], most)
+		}
 	}
+	if int64(served) != m.served.Load() || all[200] != int(served) {
+		t.Errorf("the endpoint has served %d, and the clients got %v", m.served.Load(), all)
+	}
+}
+
+// takeOfAll takes one of each bucket, or nothing.
+func takeOfAll(buckets []*tokens, now time.Time) bool {
+	for i, b := range buckets {
+		if !b.take(now) {
+			for _, taken := range buckets[:i] {
+				taken.level++
+			}
+			return false
+		}
+	}
+	return true
 }
 
 // TestLimitReload has a hundred reloads come to pass while a client asks for more than

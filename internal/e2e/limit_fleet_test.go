@@ -196,10 +196,10 @@ func (f *fleet) measure(user string) (visits []visit, alone float64) {
 	load.after(time.Now(), int(fleetLength().Seconds()*fleetLoad))
 	load.stop()
 	for _, s := range load.between(time.Time{}, later()) {
-		v := visit{user: user, before: s.sent}
+		v := visit{user: user, before: s.sent, end: s.sent.Add(s.took)}
 		switch {
 		case s.fault == "":
-			v.after = s.sent.Add(s.took)
+			v.after = v.end
 		case !strings.Contains(s.fault, "status 429 rate_limited"):
 			f.t.Errorf("a request failed: %s", s.fault)
 		}
