@@ -225,7 +225,10 @@ func TestSecretFromFile(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "secret")
 	save := func(text string) {
 		t.Helper()
-		if err := os.WriteFile(secret, []byte(text), 0o600); err != nil {
+		if err := os.WriteFile(secret+".new", []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(secret+".new", secret); err != nil { // nobody reads half of it
 			t.Fatal(err)
 		}
 	}

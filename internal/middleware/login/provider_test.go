@@ -1,7 +1,6 @@
 package login
 
 import (
-	"bytes"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -68,7 +67,7 @@ func TestDiscoveryThatFails(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	var log bytes.Buffer
+	var log journal
 	registry := newRegistry()
 	p := newProvider(providerSettings{Issuer: server.URL + "/tenant/"}, registry, slog.New(slog.NewTextHandler(&log, nil)))
 	if err := p.Start(); err != nil {
