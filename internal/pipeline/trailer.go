@@ -37,17 +37,16 @@ func mayTrail(name string) bool {
 // bears may not, nor what is alike: there it may be middleware's, and is the last
 // word. trailer may be nil.
 func Trailers(trailer func() message.Fields, head message.Fields) func() message.Fields {
+	if trailer == nil { // as most have none, for which nothing is to be allocated
+		return nil
+	}
 	return trailersBut(trailer, func(name string) bool {
 		return !mayTrail(name) || slices.ContainsFunc(head, func(field message.Field) bool { return message.Alike(field.Name, name) })
 	})
 }
 
 // trailersBut returns trailer fields without those whose names are to be dropped.
-// trailer may be nil.
 func trailersBut(trailer func() message.Fields, drop func(name string) bool) func() message.Fields {
-	if trailer == nil {
-		return nil
-	}
 	return func() message.Fields {
 		var fields message.Fields
 		for _, field := range trailer() {
