@@ -161,7 +161,7 @@ upstreams: {calls: {protocol: h2c, endpoints: [%q]}}
 routes:
   - {match: {path_prefix: /test.Calls}, upstream: calls, middleware: [grpc_web: {}]}
   - {match: {path_prefix: /test.Denied}, upstream: calls, middleware: [{ip_filter: {deny: ["0.0.0.0/0"]}}, grpc_web: {}]}
-  - {match: {path_prefix: /test.Total}, upstream: calls, total_timeout: 300ms, middleware: [grpc_web: {}]}
+  - {match: {path_prefix: /test.Total}, upstream: calls, total_timeout: 800ms, middleware: [grpc_web: {}]}
 `, endpoint.url))
 	for _, form := range []webForm{
 		{"web", "HTTP/1.1", false}, {"web", "HTTP/1.1", true}, {"web", "HTTP/2.0", false}, {"websecure", "HTTP/1.1", true}, {"websecure", "HTTP/2.0", true},
