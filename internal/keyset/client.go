@@ -59,33 +59,42 @@ func redirect(request *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// fetch asks for the keys.
-func (c *client) fetch(ctx context.Context) (got *answer, err error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, c.url, http.NoBody)
+// Get returns what is served at a URL: the body of a 200, of 1 MiB at most, and the head.
+func Get(ctx context.Context, client *http.Client, url, accept string) (data []byte, head http.Header, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	request.Header.Set("Accept", "application/jwk-set+json, application/json")
-	response, err := c.http.Do(request)
+	request.Header.Set("Accept", accept)
+	response, err := client.Do(request)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer func() { err = errors.Join(err, response.Body.Close()) }()
 	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("the status is %d", response.StatusCode)
+		return nil, nil, fmt.Errorf("the status is %d", response.StatusCode)
 	}
-	data, err := io.ReadAll(io.LimitReader(response.Body, largest+1))
+	data, err = io.ReadAll(io.LimitReader(response.Body, largest+1))
 	switch {
 	case err != nil:
-		return nil, err
+		return nil, nil, err
 	case len(data) > largest:
-		return nil, fmt.Errorf("the body is larger than %d MiB", largest>>20)
+		return nil, nil, fmt.Errorf("the body is larger than %d MiB", largest>>20)
+	}
+	return data, response.Header, nil
+}
+
+// fetch asks for the keys.
+func (c *client) fetch(ctx context.Context) (*answer, error) {
+	data, head, err := Get(ctx, c.http, c.url, "application/jwk-set+json, application/json")
+	if err != nil {
+		return nil, err
 	}
 	document, err := token.ReadDocument(data, false)
 	if err != nil {
 		return nil, fmt.Errorf("the body %w", err)
 	}
-	return &answer{document, lifetime(response.Header)}, nil
+	return &answer{document, lifetime(head)}, nil
 }
 
 // lifetime is when to ask again: a little before the answer is stale (RFC 9111 4.2).

@@ -192,37 +192,13 @@ func (r *Remote) want() *round {
 // run fetches again and again, until ctx ends.
 func (r *Remote) run(ctx context.Context) {
 	defer close(r.done)
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	failures := 0
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-timer.C:
-		case <-r.wanted:
-		}
-		began := time.Now()
+	Repeat(ctx, r.wanted, func(failures int) (time.Duration, error) {
 		lifetime, err := r.once(ctx)
-		if ctx.Err() != nil {
-			return
+		if ctx.Err() == nil {
+			r.tell(err, failures)
 		}
-		pause := lifetime
-		if r.tell(err, failures); err != nil {
-			pause = min(slowest, throttle<<min(failures, 10))
-			failures++
-		} else {
-			failures = 0
-		}
-		// Those who want keys now wait for this long, too.
-		timer.Reset(time.Until(began.Add(throttle)))
-		select {
-		case <-ctx.Done():
-			return
-		case <-timer.C:
-		}
-		timer.Reset(time.Until(began.Add(pause)))
-	}
+		return lifetime, err
+	})
 }
 
 // once is one fetch, for all who wait for one. It returns how long its keys are good for.

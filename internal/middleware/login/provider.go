@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -32,15 +31,11 @@ type providerSettings struct {
 
 const (
 	askTime = 5 * time.Second // one request to the issuer
-	largest = 1 << 20         // of an answer
 	// fresh is for how long an issuer that has answered is taken to be there.
 	fresh = 10 * time.Second
-	// usual is how often it is asked without a need, throttle how often at most, and
-	// slowest how seldom while it does not answer.
-	usual    = 5 * time.Minute
-	throttle = time.Second
-	slowest  = 30 * time.Second
-	crowd    = 256 // how many may wait for one answer
+	// usual is how often it is asked without a need.
+	usual = 5 * time.Minute
+	crowd = 256 // how many may wait for one answer
 )
 
 // metadata is what an issuer tells of itself (OpenID Connect Discovery 1.0, 3).
@@ -219,44 +214,22 @@ func (p *provider) run(ctx context.Context) {
 	held := p.registry.NewSet()
 	defer func() { held.Release() }()
 	defer close(p.ended)
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for failures := 0; ; {
-		select {
-		case <-ctx.Done():
-			return
-		case <-timer.C:
-		case <-p.wanted:
-		}
-		began := time.Now()
+	keyset.Repeat(ctx, p.wanted, func(failures int) (time.Duration, error) {
 		p.mu.Lock()
 		this := p.want()
 		<-p.wanted // it is met by this one
 		p.mu.Unlock()
 		told, err := p.ask(ctx)
 		if ctx.Err() != nil {
-			return
+			return 0, err
 		}
 		if err == nil {
 			held, err = p.adopt(held, told)
 		}
 		p.tell(err, failures)
-		pause := usual
-		if err != nil {
-			pause = min(slowest, throttle<<min(failures, 10))
-			failures++
-		} else {
-			failures = 0
-		}
 		p.settle(this, told, err)
-		timer.Reset(time.Until(began.Add(throttle)))
-		select {
-		case <-ctx.Done():
-			return
-		case <-timer.C:
-		}
-		timer.Reset(time.Until(began.Add(pause)))
-	}
+		return usual, err
+	})
 }
 
 // settle ends a round.
@@ -300,29 +273,13 @@ func (p *provider) tell(err error, failures int) {
 }
 
 // ask asks the issuer what it tells of itself.
-func (p *provider) ask(ctx context.Context) (m *metadata, err error) {
+func (p *provider) ask(ctx context.Context) (*metadata, error) {
 	where := strings.TrimSuffix(p.settings.Issuer, "/") + "/.well-known/openid-configuration"
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, where, http.NoBody)
+	data, _, err := keyset.Get(ctx, p.http, where, "application/json")
 	if err != nil {
 		return nil, err
 	}
-	request.Header.Set("Accept", "application/json")
-	response, err := p.http.Do(request)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, response.Body.Close()) }()
-	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("the status is %d", response.StatusCode)
-	}
-	data, err := io.ReadAll(io.LimitReader(response.Body, largest+1))
-	switch {
-	case err != nil:
-		return nil, err
-	case len(data) > largest:
-		return nil, fmt.Errorf("the body is larger than %d MiB", largest>>20)
-	}
-	m = &metadata{}
+	m := &metadata{}
 	if err := json.Unmarshal(data, m); err != nil {
 		return nil, errors.New("the body is no JSON, or not of the form that is expected")
 	}
