@@ -1,5 +1,5 @@
 // Package e2e holds the end-to-end tests: whole gateways, real sockets, real
-// peers. It has only tests, which run once on each engine.
+// peers. It has only tests, which run once on each engine, but for those that call once.
 package e2e
 
 import (

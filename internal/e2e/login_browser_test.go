@@ -88,6 +88,19 @@ func (c *chromium) script(path string) int {
 	return evaluate(c, "ask for "+path, chromedp.Evaluate[int](fmt.Sprintf("fetch(%q).then(r => r.status)", path), chromedp.EvalAwaitPromise))
 }
 
+// loginSite is a gateway that keeps sessions in cookies or in a store, with its issuer.
+func loginSite(t *testing.T, where string) (*openIDProvider, *gatewaytest.Gateway, string) {
+	t.Helper()
+	stores, session := "", ""
+	if where == "a store" {
+		stores, session = fmt.Sprintf("main: {redis: {address: %q}}", redistest.Start(t).Address), "store: main"
+	}
+	issuer := newOpenIDProvider(t)
+	gw, site := loginGateway(t, issuer, stores, session)
+	issuer.run(site, 4*time.Second)
+	return issuer, gw, site
+}
+
 // TestLoginByBrowser has people log in, stay in and log out, with a real browser at a real
 // issuer, whose keys change and which is away for a while.
 func TestLoginByBrowser(t *testing.T) {
@@ -97,13 +110,7 @@ func TestLoginByBrowser(t *testing.T) {
 	}
 	for _, where := range []string{"cookies", "a store"} {
 		t.Run(where, func(t *testing.T) {
-			stores, session := "", ""
-			if where == "a store" {
-				stores, session = fmt.Sprintf("main: {redis: {address: %q}}", redistest.Start(t).Address), "store: main"
-			}
-			issuer := newOpenIDProvider(t)
-			gw, site := loginGateway(t, issuer, stores, session)
-			issuer.run(site, 4*time.Second)
+			issuer, gw, site := loginSite(t, where)
 			gatewaytest.WaitFor(t, "the gateway knows the issuer", func() bool {
 				return strings.Contains(gw.ProcessLog(), "tells of itself again") && strings.Contains(gw.ProcessLog(), "the keys of an issuer have changed")
 			})

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"crypto/tls"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/cookiejar"
@@ -15,7 +14,6 @@ import (
 	"time"
 
 	"sluice/internal/gatewaytest"
-	"sluice/internal/redistest"
 )
 
 // formID finds what the issuer's form has of a log-in.
@@ -61,13 +59,7 @@ func TestLoginUnderLoad(t *testing.T) {
 	}
 	for _, where := range []string{"cookies", "a store"} {
 		t.Run(where, func(t *testing.T) {
-			stores, session := "", ""
-			if where == "a store" {
-				stores, session = fmt.Sprintf("main: {redis: {address: %q}}", redistest.Start(t).Address), "store: main"
-			}
-			issuer := newOpenIDProvider(t)
-			gw, site := loginGateway(t, issuer, stores, session)
-			issuer.run(site, 4*time.Second)
+			issuer, gw, site := loginSite(t, where)
 			gatewaytest.WaitFor(t, "the gateway knows the issuer", func() bool { return strings.Contains(gw.ProcessLog(), "the keys of an issuer have changed") })
 			underLoad(t, issuer, site)
 		})
