@@ -62,10 +62,9 @@ func (d *download) Read(p []byte) (int, error) {
 	if d.downloading == nil {
 		return 0, d.over
 	}
-	if message.Buffered(d.downloading) > 0 { // else it is waited for
-		return d.ended(d.downloading.Read(p))
+	if message.Buffered(d.downloading) == 0 {
+		d.watch.Await()
 	}
-	d.watch.Await()
 	return d.came(d.downloading.Read(p))
 }
 

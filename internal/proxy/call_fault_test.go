@@ -11,6 +11,7 @@ import (
 	"sluice/internal/message"
 	"sluice/internal/model"
 	"sluice/internal/pipeline"
+	"sluice/internal/rpc"
 )
 
 // returns is a step of a call: its code is in the head, or behind a message.
@@ -108,4 +109,50 @@ func TestTheEndpointTellsThatTimeIsOver(t *testing.T) {
 			})
 		}
 	}
+}
+
+// withHead is the body of a stream whose first message came along with the head, and
+// whose next never comes.
+type withHead struct {
+	*strings.Reader
+	ctx context.Context
+}
+
+func (w withHead) Buffered() int { return w.Len() }
+
+func (w withHead) Read(p []byte) (int, error) {
+	if w.Len() > 0 {
+		return w.Reader.Read(p)
+	}
+	<-w.ctx.Done()
+	return 0, context.Cause(w.ctx)
+}
+
+func (withHead) Close() error { return nil }
+
+// TestTimeIsOverBehindAMessage that was there at once: a stream had begun, and its
+// client is told to come again.
+func TestTimeIsOverBehindAMessage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		streams := func(ctx context.Context, _ *message.Request) (*message.Response, error) {
+			r := &message.Response{Status: 200, Length: message.Unknown, Body: withHead{strings.NewReader("\x00\x00\x00\x00\x00"), ctx}}
+			r.Fields.Add("Content-Type", "application/grpc")
+			return r, nil
+		}
+		g := forward(t, &model.Route{Timeouts: model.RouteTimeouts{Total: 3 * s}}, &steps{list: []step{streams}}, endpointsOf(1)...)
+		request := post(strings.NewReader("\x00\x00\x00\x00\x00"), 5)
+		request.Fields.Add("Content-Type", "application/grpc")
+		x := exchange(t.Context(), request)
+		if err := g.Serve(x); err != nil {
+			t.Fatal(err)
+		}
+		n, err := io.Copy(io.Discard, x.Response.Body)
+		if e := pipeline.AsError(err); n != 5 || err == nil || e.Word != pipeline.UpstreamTimeout || e.Code != rpc.Unavailable {
+			t.Errorf("%d bytes, %v %v", n, err, e.Code)
+		}
+		if err := x.Response.Body.Close(); err != nil {
+			t.Error(err)
+		}
+		g.idle()
+	})
 }

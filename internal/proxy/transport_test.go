@@ -54,6 +54,8 @@ func (b endedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
+func (b endedBody) Buffered() int { return message.Buffered(b.ReadCloser) }
+
 func (b endedBody) Close() error {
 	defer b.stop(nil)
 	return b.ReadCloser.Close()
