@@ -2,9 +2,14 @@ package access
 
 import (
 	"fmt"
+	"net/netip"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode"
+
+	"golang.org/x/net/idna"
 
 	"sluice/internal/config"
 	"sluice/internal/model"
@@ -85,6 +90,28 @@ func (c *cors) origin(path string, o *config.TextOrRegex, report model.Report) {
 	}
 }
 
+// asBrowsersDo is the host of a URL, with its port, as browsers write it in an origin (URL
+// standard 4.3 and 4.4), and whether there can be one.
+func asBrowsersDo(u *url.URL) (string, bool) {
+	host, port := u.Hostname(), ""
+	if u.Port() != "" {
+		number, err := strconv.ParseUint(u.Port(), 10, 16)
+		if err != nil {
+			return "", false
+		}
+		port = ":" + strconv.FormatUint(number, 10)
+	}
+	address, err := netip.ParseAddr(host)
+	switch {
+	case err == nil && address.Is6():
+		return "[" + address.String() + "]" + port, true
+	case strings.ContainsFunc(host, func(r rune) bool { return r > unicode.MaxASCII }):
+		host, err = idna.Lookup.ToASCII(host)
+		return host + port, err == nil
+	}
+	return host + port, true
+}
+
 // named takes an origin that is written out, or all below a host.
 func (c *cors) named(path, text string, open func(what string), report model.Report) {
 	scheme, rest, ok := strings.Cut(text, "://")
@@ -95,9 +122,15 @@ func (c *cors) named(path, text string, open func(what string), report model.Rep
 		return
 	}
 	bare := u.Scheme + "://" + u.Host
+	_, notAddress := netip.ParseAddr(u.Hostname())
+	written, valid := asBrowsersDo(u)
 	switch {
 	case !strings.EqualFold(host, u.Host):
 		report(path, fmt.Sprintf("%s must be a scheme, a host and a port at most, not %q", path, text), "write "+strings.Replace(bare, "://", "://"+rest[:len(rest)-len(host)], 1))
+	case !valid, below && notAddress == nil:
+		report(path, fmt.Sprintf("%s must be an origin, and no host has the name or the port of %q", path, text), "")
+	case written != u.Host:
+		report(path, fmt.Sprintf("%s is not written as browsers write it: %q", path, text), "write "+strings.Replace(text, host, written, 1))
 	case u.Scheme == "https" && u.Port() == "443", u.Scheme == "http" && u.Port() == "80":
 		report(path, fmt.Sprintf("%s has the port that browsers leave out", path), "remove :"+u.Port())
 	case below:

@@ -14,6 +14,7 @@ import (
 // https://*.github.io, are the pages of all. A name that nobody registers, as localhost,
 // is no such one.
 func anybodys(host string) bool {
+	host = strings.TrimSuffix(host, ".") // the root is no label
 	domain, managed := publicsuffix.PublicSuffix(host)
 	return domain == host && (managed || strings.Contains(host, "."))
 }
