@@ -70,7 +70,7 @@ func allowed(s *settings, ok *authv3.OkHttpResponse) (*decision, error) {
 			return nil, err
 		}
 		made.response = append(made.response, e)
-		made.uncacheable = true // as a cookie of one client
+		made.alone = true // as a cookie of one client
 	}
 	for _, name := range ok.GetQueryParametersToRemove() {
 		made.query = append(made.query, parameter{name: name, remove: true})
@@ -132,11 +132,10 @@ func denied(said *authv3.DeniedHttpResponse) *decision {
 			continue
 		}
 		apply([]edit{e}, made.fields.Delete, &made.fields)
-		made.uncacheable = made.uncacheable || message.Lookup(e.name) == message.SetCookie
+		made.alone = made.alone || message.Lookup(e.name) == message.SetCookie
 	}
 	if len(made.body) > largestBody || bodiless(made.status) {
 		made.body = ""
 	}
-	made.uncacheable = made.uncacheable || made.status >= 500
 	return made
 }

@@ -72,6 +72,16 @@ func headers(x *pipeline.Exchange) map[string]string {
 	return all
 }
 
+// tell adds a body to what Envoy's protocol tells of a request.
+func (c *copied) tell(r *authv3.AttributeContext_HttpRequest) {
+	if c.raw {
+		r.RawBody = []byte(c.text)
+	} else {
+		r.Body = valid(c.text)
+	}
+	r.Headers[strings.ToLower(partialBody)] = c.partially()
+}
+
 // valid replaces what the protocol cannot carry.
 func valid(text string) string { return strings.ToValidUTF8(text, "!") }
 

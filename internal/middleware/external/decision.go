@@ -25,8 +25,12 @@ type decision struct {
 	fields message.Fields
 	body   string
 
-	uncacheable bool // not to be remembered
+	alone bool // it is for the one who asked, and nobody else
 }
+
+// keepable tells whether a decision may be remembered: it is for all whose requests are
+// alike, the service has not failed, and it is not too long.
+func (d *decision) keepable() bool { return !d.alone && d.status < 500 && d.size() <= largestKept }
 
 // size is how many bytes of text a decision keeps.
 func (d *decision) size() int {

@@ -5,6 +5,7 @@
 package external
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 type Options struct {
 	HTTP           *HTTPOptions    `config:"http" doc:"a service that is asked by a request of HTTP"`
 	GRPC           *GRPCOptions    `config:"grpc" doc:"a service that speaks Envoy's ext_authz (v3)"`
+	Body           *BodyOptions    `config:"body" doc:"{}: it is told the body, too, which is held in memory meanwhile" default:"it is not told the body"`
 	Timeout        config.Duration `config:"timeout" doc:"how long the service may take, a minute at most"`
 	OnFailure      string          `config:"on_failure" enum:"deny|allow" doc:"what becomes of requests while it cannot be asked, or gives no sense: deny answers 503"`
 	ConsumerHeader string          `config:"consumer_header" doc:"the header field of an allowing answer that names the consumer; no request has it otherwise"`
@@ -28,7 +30,7 @@ type Options struct {
 
 // HTTPOptions are how a service is asked by HTTP.
 type HTTPOptions struct {
-	URL             string      `config:"url,required" doc:"what is asked for, by GET"`
+	URL             string      `config:"url,required" doc:"what is asked for: by GET, with body by POST"`
 	RequestHeaders  []string    `config:"request_headers" doc:"header fields of the request that it is told, besides Authorization and Cookie"`
 	ResponseHeaders []string    `config:"response_headers" doc:"header fields of an allowing answer that the upstream is told; no request has them otherwise"`
 	ClientHeaders   []string    `config:"client_headers" doc:"header fields of an allowing answer that the client is told, as Set-Cookie"`
@@ -51,10 +53,20 @@ type TLSOptions struct {
 	ServerName string       `config:"server_name" doc:"the name that its certificate must have" default:"the host of the address"`
 }
 
+// BodyOptions are how much of the body of a request a service is told.
+type BodyOptions struct {
+	Max     config.Size `config:"max" doc:"how much of it at most"`
+	Partial bool        `config:"partial" doc:"true: of a larger one it is told the beginning. Else such a request is 413"`
+	Raw     bool        `config:"raw" doc:"with grpc, true: it is told by raw_body, byte for byte. Else by body, where bytes that are no UTF-8 are !"`
+}
+
+// SetDefaults sets how much a service is told.
+func (o *BodyOptions) SetDefaults() { o.Max = 64 << 10 }
+
 // CacheOptions are how decisions are remembered.
 type CacheOptions struct {
 	TTL        config.Duration `config:"ttl,required" doc:"for how long"`
-	Key        []string        `config:"key" doc:"what a decision depends on: method, host, path, query, client_ip, route, consumer, header:NAME or cookie:NAME" default:"with http all that the service is told"`
+	Key        []string        `config:"key" doc:"what a decision depends on: method, host, path, query, body, client_ip, route, consumer, header:NAME or cookie:NAME" default:"with http all that the service is told"`
 	MaxEntries int             `config:"max_entries" doc:"how many are remembered; past it those that were not asked for lately are forgotten"`
 }
 
@@ -65,6 +77,7 @@ func (o *CacheOptions) SetDefaults() { o.MaxEntries = 10_000 }
 type settings struct {
 	HTTP    *httpSettings
 	GRPC    *grpcSettings
+	Body    *bodySettings // nil: it is not told
 	Timeout time.Duration
 	Allow   bool // on failure
 	// Drop are the fields of requests that the service alone sets.
@@ -106,7 +119,8 @@ func Auth() pipeline.Kind {
 	return pipeline.Warn(kind, (*settings).warn)
 }
 
-// warn reports a service that is told credentials over a network without TLS.
+// warn reports a service that is told credentials over a network without TLS, and one whose
+// decisions are taken for those of other bodies.
 func (s *settings) warn(report model.Report) {
 	const message = "the service is asked in clear: whoever is in between reads what clients prove themselves by, and can let anybody pass"
 	switch {
@@ -114,5 +128,8 @@ func (s *settings) warn(report model.Report) {
 		report("http.url", message, "use https")
 	case s.GRPC != nil && s.GRPC.TLS == nil && !strings.HasPrefix(s.GRPC.Address, "unix:") && !canonical.Loopback(s.GRPC.Address):
 		report("grpc.address", message, "write tls: {}")
+	}
+	if s.Body != nil && s.Cache != nil && s.Cache.Key != nil && !slices.Contains(s.Cache.Key, part{Source: ofBody}) {
+		report("cache.key", "the service is told bodies, and one decision counts for all of them", "add body to the key")
 	}
 }

@@ -30,8 +30,11 @@ func newGRPCDecider(s *grpcSettings) *grpcDecider {
 	return &grpcDecider{address: s.Address, tls: s.TLS}
 }
 
-func (d *grpcDecider) request(x *pipeline.Exchange, s *settings) request {
+func (d *grpcDecider) request(x *pipeline.Exchange, s *settings, body *copied) request {
 	asked := &authv3.CheckRequest{Attributes: attributes(x, s.GRPC.Extensions)} // with its time, so that no two are alike
+	if body != nil {
+		body.tell(asked.GetAttributes().GetRequest().GetHttp())
+	}
 	return request{decide: func(ctx context.Context) (*decision, error) { return d.decide(ctx, s, asked) }}
 }
 

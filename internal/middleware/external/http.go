@@ -59,11 +59,14 @@ func newHTTPDecider(s *httpSettings, timeout time.Duration) *httpDecider {
 
 func (d *httpDecider) disconnect() { d.transport.CloseIdleConnections() }
 
-func (d *httpDecider) request(x *pipeline.Exchange, s *settings) request {
+func (d *httpDecider) request(x *pipeline.Exchange, s *settings, body *copied) request {
 	header, id := told(x, s.HTTP.Told), x.ID
+	if body != nil {
+		header[partialBody] = []string{body.partially()}
+	}
 	return request{
-		sum:    func() keyed.Digest { return sumOf(header) },
-		decide: func(ctx context.Context) (*decision, error) { return d.decide(ctx, s, header, id) },
+		sum:    func() keyed.Digest { return sumOf(header, body) },
+		decide: func(ctx context.Context) (*decision, error) { return d.decide(ctx, s, header, id, body) },
 	}
 }
 
@@ -117,8 +120,11 @@ func forwardedFor(x *pipeline.Exchange) string {
 	return strings.Join(hops, ", ")
 }
 
-func sumOf(header http.Header) keyed.Digest {
+func sumOf(header http.Header, body *copied) keyed.Digest {
 	h := newHash()
+	if body != nil {
+		h.text(body.text)
+	}
 	for _, name := range slices.Sorted(maps.Keys(header)) {
 		h.text(name)
 		h.list(header[name])
@@ -126,12 +132,20 @@ func sumOf(header http.Header) keyed.Digest {
 	return h.sum()
 }
 
-func (d *httpDecider) decide(ctx context.Context, s *settings, header http.Header, id string) (*decision, error) {
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, d.url, nil)
+func (d *httpDecider) decide(ctx context.Context, s *settings, header http.Header, id string, body *copied) (*decision, error) {
+	method, content := http.MethodGet, io.Reader(nil)
+	if body != nil {
+		method, content = http.MethodPost, strings.NewReader(body.text)
+	}
+	request, err := http.NewRequestWithContext(ctx, method, d.url, content)
 	if err != nil {
 		return nil, err
 	}
 	request.Header = header
+	if body != nil && header["Idempotency-Key"] == nil {
+		// It is not sent, and lets the client ask again where a connection that was idle died.
+		request.Header["Idempotency-Key"] = []string{}
+	}
 	if id != "" {
 		request.Header["X-Request-Id"] = []string{id}
 	}
@@ -161,7 +175,7 @@ func bare(err error) error {
 
 // allowing is what an answer that allows says.
 func allowing(s *settings, response *http.Response) (*decision, error) {
-	made := &decision{allowed: true, uncacheable: unstorable(response)}
+	made := &decision{allowed: true, alone: unstorable(response)}
 	for _, name := range s.HTTP.ToUpstream {
 		for _, value := range response.Header.Values(name) {
 			made.request = append(made.request, edit{add, name, value}) // those of the request are gone already
@@ -170,7 +184,7 @@ func allowing(s *settings, response *http.Response) (*decision, error) {
 	for _, name := range s.HTTP.ToClient {
 		for _, value := range response.Header.Values(name) {
 			made.response = append(made.response, edit{add, name, value})
-			made.uncacheable = true // as a cookie of one client
+			made.alone = true // as a cookie of one client
 		}
 	}
 	err := made.identify(s.Consumer, s.Groups, response.Header.Values)
@@ -192,7 +206,7 @@ func unstorable(response *http.Response) bool {
 // refusing is an answer that the client gets. Whatever is wrong with its body, it
 // remains a refusal.
 func refusing(response *http.Response) *decision {
-	made := &decision{status: response.StatusCode, uncacheable: response.StatusCode >= 500 || unstorable(response) || response.Header.Get("Set-Cookie") != ""}
+	made := &decision{status: response.StatusCode, alone: unstorable(response) || response.Header.Get("Set-Cookie") != ""}
 	hops := response.Header.Values("Connection")
 	for _, name := range slices.Sorted(maps.Keys(response.Header)) {
 		if !passes(name, hops) {
@@ -208,7 +222,7 @@ func refusing(response *http.Response) *decision {
 	} else {
 		made.fields.Delete(message.ContentEncoding.String())
 	}
-	made.uncacheable = made.uncacheable || err != nil
+	made.alone = made.alone || err != nil // others may get all of it
 	return made
 }
 

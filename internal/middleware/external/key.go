@@ -43,11 +43,14 @@ func (h hasher) sum() (d keyed.Digest) {
 // part is something of a request that decisions depend on.
 type part struct{ Source, Name string }
 
+// ofBody is what the service is told of the body.
+const ofBody = "body"
+
 // parsePart reads one as it is written.
 func parsePart(text string) (part, bool) {
 	source, name, named := strings.Cut(text, ":")
 	switch source {
-	case "method", "host", "path", "query", "client_ip", "route", "consumer":
+	case "method", "host", "path", "query", "client_ip", "route", "consumer", ofBody:
 		return part{Source: source}, !named
 	case "header", "cookie":
 		return part{source, name}, httpguts.ValidHeaderFieldName(name)
@@ -56,9 +59,13 @@ func parsePart(text string) (part, bool) {
 }
 
 // keyOf is what a decision about an exchange is remembered under.
-func keyOf(x *pipeline.Exchange, parts []part) keyed.Digest {
+func keyOf(x *pipeline.Exchange, parts []part, body *copied) keyed.Digest {
 	h := newHash()
 	for i := range parts {
+		if parts[i].Source == ofBody {
+			h.list([]string{body.text, body.partially()})
+			continue
+		}
 		h.list(parts[i].values(x))
 	}
 	return h.sum()

@@ -17,7 +17,7 @@ type gate struct {
 	*settings
 
 	target *target
-	cache  *keyed.Cache[*decision] // nil: nothing is remembered
+	memory *memory // nil: nothing is remembered
 }
 
 func build(site *pipeline.Site, s *settings) pipeline.Middleware {
@@ -25,7 +25,7 @@ func build(site *pipeline.Site, s *settings) pipeline.Middleware {
 	g.target = lease.Acquire(site.Leases, "external auth\n"+s.identity(), func() *target { return newTarget(s, site.Log) })
 	if s.Cache != nil {
 		identity := "external auth's decisions\n" + site.Identity() + "\n" + model.Digest(s)
-		g.cache = lease.Acquire(site.Leases, identity, func() *keyed.Cache[*decision] { return keyed.NewCache[*decision](s.Cache.Max) })
+		g.memory = lease.Acquire(site.Leases, identity, func() *memory { return newMemory(s.Cache) })
 	}
 	return func(next pipeline.Handler) pipeline.Handler {
 		return pipeline.HandlerFunc(func(x *pipeline.Exchange) error { return g.serve(x, next) })
@@ -36,7 +36,14 @@ func (g *gate) serve(x *pipeline.Exchange, next pipeline.Handler) error {
 	for _, name := range g.Drop {
 		x.DropRequestField(name)
 	}
-	d, err := g.decide(x)
+	var body *copied
+	if g.Body != nil {
+		var err error
+		if body, err = g.Body.copy(x.Request); err != nil {
+			return err
+		}
+	}
+	d, err := g.decide(x, body)
 	switch {
 	case err != nil && x.Context().Err() != nil:
 		return context.Cause(x.Context())
@@ -66,35 +73,33 @@ func (g *gate) serve(x *pipeline.Exchange, next pipeline.Handler) error {
 func overdue(x *pipeline.Exchange) bool { return !x.Until.IsZero() && !time.Now().Before(x.Until) }
 
 // decide is what the service says, or has said of a request that is alike.
-func (g *gate) decide(x *pipeline.Exchange) (*decision, error) {
-	var r request // made when it is needed
-	var key keyed.Digest
-	if g.cache != nil {
-		if g.Cache.Key == nil {
-			r = g.target.decider.request(x, g.settings)
-			key = r.sum()
-		} else {
-			key = keyOf(x, g.Cache.Key)
-		}
-		if d, ok := g.cache.Get(&key, time.Now()); ok {
-			return d, nil
-		}
+func (g *gate) decide(x *pipeline.Exchange, body *copied) (*decision, error) {
+	if g.memory == nil {
+		return g.ask(x, g.target.decider.request(x, g.settings, body))
 	}
-	if r.decide == nil {
-		r = g.target.decider.request(x, g.settings)
+	if g.Cache.Key == nil {
+		r := g.target.decider.request(x, g.settings, body)
+		return g.recall(x, r.sum(), func() request { return r })
 	}
+	return g.recall(x, keyOf(x, g.Cache.Key, body), func() request { return g.target.decider.request(x, g.settings, body) })
+}
+
+// recall is what is remembered under a key, or what the service says.
+func (g *gate) recall(x *pipeline.Exchange, key keyed.Digest, asked func() request) (*decision, error) {
+	if d, ok := g.memory.known(&key); ok {
+		return d, nil
+	}
+	return g.together(x, key, asked())
+}
+
+// ask is what the service says of an exchange.
+func (g *gate) ask(x *pipeline.Exchange, r request) (d *decision, err error) {
 	until := x.WaitUntil(g.Timeout)
-	var d *decision
-	var err error
 	x.Wait(func() {
 		ctx, cancel := context.WithDeadline(x.Context(), until)
 		defer cancel()
 		d, err = g.target.ask(ctx, r, g.Allow)
 	})
-	if err == nil && g.cache != nil && !d.uncacheable && d.size() <= largestKept {
-		now := time.Now()
-		g.cache.Put(&key, d, now.Add(g.Cache.TTL), now)
-	}
 	return d, err
 }
 

@@ -50,6 +50,12 @@ func validate(o *Options, report model.Report) *settings {
 	case s.Timeout > longestTimeout:
 		report("timeout", fmt.Sprintf("timeout must be at most %s, not %s", config.Duration(longestTimeout), o.Timeout), "requests wait for it: write a time such as 1s")
 	}
+	if o.Body != nil {
+		s.Body = validateBody(o, report)
+		if s.HTTP != nil {
+			s.HTTP.Told = append(s.HTTP.Told, "Content-Type", "Content-Encoding") // or nobody could read it
+		}
+	}
 	if o.Cache != nil {
 		s.Cache = validateCache(o, report)
 	}
@@ -134,6 +140,17 @@ func validateTLS(key string, o *TLSOptions, report model.Report) *pemfile.Client
 	return s
 }
 
+func validateBody(o *Options, report model.Report) *bodySettings {
+	s := &bodySettings{Max: int64(o.Body.Max), Partial: o.Body.Partial, Raw: o.Body.Raw}
+	if s.Max == 0 {
+		report("body.max", "with body.max 0 nothing would be told", "write a size such as 64KiB, or remove body")
+	}
+	if s.Raw && o.HTTP != nil {
+		report("body.raw", "body.raw is for grpc: by HTTP a body is told as it is", "remove it")
+	}
+	return s
+}
+
 func validateCache(o *Options, report model.Report) *cacheSettings {
 	s := &cacheSettings{TTL: time.Duration(o.Cache.TTL), Max: o.Cache.MaxEntries}
 	if s.TTL == 0 {
@@ -150,8 +167,11 @@ func validateCache(o *Options, report model.Report) *cacheSettings {
 	}
 	for i, text := range o.Cache.Key {
 		p, ok := parsePart(text)
-		if !ok {
-			report(fmt.Sprintf("cache.key[%d]", i), fmt.Sprintf("cache.key[%d] must be method, host, path, query, client_ip, route, consumer, header:NAME or cookie:NAME, not %q", i, text), "")
+		switch path := fmt.Sprintf("cache.key[%d]", i); {
+		case !ok:
+			report(path, fmt.Sprintf("%s must be method, host, path, query, body, client_ip, route, consumer, header:NAME or cookie:NAME, not %q", path, text), "")
+		case p.Source == ofBody && o.Body == nil:
+			report(path, path+" is body, which the service is not told", "write body: {} beside cache, or remove it")
 		}
 		s.Key = append(s.Key, p)
 	}

@@ -15,7 +15,8 @@ import (
 // decider is a way to ask a service. It connects when it is first asked.
 type decider interface {
 	// request is what is asked about an exchange.
-	request(x *pipeline.Exchange, s *settings) request
+	// body is what it is told of that; nil: nothing.
+	request(x *pipeline.Exchange, s *settings, body *copied) request
 	// disconnect ends what connections there are. It may be asked again.
 	disconnect()
 }
