@@ -25,6 +25,9 @@ type Kind struct {
 	// Warn reports what of settings is odd, though it may be meant: these are told, and
 	// nothing is refused for them. nil: nothing.
 	Warn func(settings any, report model.Report)
+	// Together returns what does not go together of all places of the kind in a gateway,
+	// though each is sound: these are warnings, and nothing is refused for them. nil: nothing.
+	Together func(g *model.Gateway) []model.Problem
 	// Build makes the middleware for a place in a chain. It starts nothing.
 	Build func(site *Site, settings any) Middleware
 }

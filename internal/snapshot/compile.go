@@ -48,6 +48,11 @@ func Compile(documents []config.Document, kinds []pipeline.Kind, environment con
 		listeners = append(listeners, listener.Name)
 	}
 	table, found := router.Compile(resolved.Gateway.Routes, listeners...)
+	for _, kind := range kinds {
+		if kind.Together != nil {
+			found = append(found, kind.Together(resolved.Gateway)...)
+		}
+	}
 	problems = resolved.Locate(found)
 	if model.Refused(problems) {
 		return nil, resolved.Files, problems
