@@ -18,6 +18,7 @@ func (r *resolver) chain(in *route, built *model.Route) {
 	if len(own) == len(in.Middleware) && len(r.global) == r.globalWritten() {
 		r.checkOrder(links)
 	}
+	r.checkCertifying(links, built)
 	for i := range links {
 		links[i].made.check(r.out, built.ID, built.Match.Path)
 		built.Chain = append(built.Chain, links[i].Middleware)
@@ -44,27 +45,57 @@ func (r *resolver) checkOrder(links []link) {
 	for i := range links {
 		l := &links[i]
 		switch l.Role {
-		case model.Plain, model.Outermost:
+		case model.Plain:
+		case model.Outermost:
+			r.checkOutermost(l, links[:i])
 		case model.Answering:
 			answering = l
 		case model.Telling:
 			r.checkTelling(l, authenticated, links[i+1:])
-		case model.Authenticating, model.Authorizing:
+		case model.Authenticating, model.Certifying, model.Authorizing:
 			if answering != nil {
 				r.misplaced(l, fmt.Sprintf("%s stands behind %s, which may answer before it is asked", l.Kind, answering.Kind), "move it before "+answering.Kind)
 			}
 			if l.Role == model.Authorizing && !authenticated {
 				r.misplaced(l, l.Kind+" would refuse everybody: nothing before it tells who the client is", "put before it what does, as jwt or api_key")
 			}
-			authenticated = authenticated || l.Role == model.Authenticating
+			authenticated = authenticated || l.Role.Authenticates()
 		}
+	}
+}
+
+// checkOutermost reports one that another of its kind stands around: that one alone has the
+// say.
+func (r *resolver) checkOutermost(l *link, before []link) {
+	if at := slices.IndexFunc(before, func(other link) bool { return other.Kind == l.Kind }); at >= 0 {
+		r.misplaced(l, fmt.Sprintf("%s stands on the route twice, and only the first, of %s, has any effect", l.Kind, before[at].From), "write skip: ["+l.Kind+"] on the route to leave out that of global, or remove one of them")
+	}
+}
+
+// checkCertifying reports what goes by the certificates of clients where no listener of the
+// route asks for any.
+func (r *resolver) checkCertifying(links []link, built *model.Route) {
+	at := slices.IndexFunc(links, func(l link) bool { return l.Role == model.Certifying })
+	unknown := func(name string) bool {
+		_, ok := r.listeners[name]
+		return !ok
+	}
+	if at < 0 || r.incomplete || len(r.gateway.Listeners) < len(r.listeners) || slices.ContainsFunc(built.Listeners, unknown) {
+		return // it cannot be told
+	}
+	asks := func(l *model.Listener) bool {
+		return (built.Listeners == nil || slices.Contains(built.Listeners, l.Name)) && l.TLS != nil && l.TLS.ClientAuth.Mode != model.ClientAuthNone
+	}
+	if l := &links[at]; !slices.ContainsFunc(r.gateway.Listeners, asks) && !r.out.told(l.place, "certifying") {
+		r.out.add(l.place, fmt.Sprintf("%s would refuse everybody: no listener of the route %s asks clients for certificates", l.Kind, short(built.ID)),
+			"write client_auth: {mode: optional, ca: FILE} under the tls of one, or skip it on this route")
 	}
 }
 
 // checkTelling looks at one that goes by who the client is. Where nobody tells on a
 // route, that may be meant: the same middleware may serve others, where somebody does.
 func (r *resolver) checkTelling(l *link, authenticated bool, behind []link) {
-	later := slices.IndexFunc(behind, func(other link) bool { return other.Role == model.Authenticating })
+	later := slices.IndexFunc(behind, func(other link) bool { return other.Role.Authenticates() })
 	switch {
 	case authenticated:
 		r.told[l.place] = true

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"sluice/internal/config"
+	"sluice/internal/model"
 )
 
 // TestChainOrder puts those first that go before all others, and leaves the order of
@@ -61,6 +62,37 @@ routes:
 		for _, p := range resolved.Problems {
 			if !p.Warning || p.Line != 3 || p.Message != "tell goes by who the client is, and nothing before it tells: all are nobody" {
 				t.Errorf("%s: %v", global, p)
+			}
+		}
+	}
+}
+
+// TestChainThatCertifies refuses one that goes by clients' certificates where no listener of
+// the route asks for any, and does not judge where that cannot be told.
+func TestChainThatCertifies(t *testing.T) {
+	for route, refused := range map[string]bool{
+		"":                             false,
+		", listeners: [plain]":         true,
+		", listeners: [none]":          true,
+		", listeners: [plain, none]":   true,
+		", listeners: [plain, secure]": false,
+		", listeners: [secure]":        false,
+		", listeners: [unknown]":       false,
+	} {
+		for broken, judged := range map[string]bool{"": true, "broken: {address: nowhere}": false, "broken: {addres: nowhere}": false} {
+			resolved := config.Resolve([]config.Document{{Name: "a.yaml", Dir: t.TempDir(), Data: []byte(`
+listeners:
+  plain: {address: "127.0.0.1:0"}
+  none: {address: ":8443", tls: {acme: {domains: [a.test], storage: kept}, client_auth: {mode: none}}}
+  secure: {address: ":8444", tls: {acme: {domains: [a.test], storage: kept}, client_auth: {mode: optional, ca: missing.pem}}}
+  ` + broken + `
+routes: [{id: a, match: {path: /a}` + route + `, middleware: [{proof: {}}, {may: {}}], respond: {status: 204}}]
+`)}}, testKinds(), fromOutside())
+			told := slices.ContainsFunc(resolved.Problems, func(p model.Problem) bool {
+				return p.Message == `proof would refuse everybody: no listener of the route "a" asks clients for certificates`
+			})
+			if told != (refused && judged) {
+				t.Errorf("%s %s: %v", route, broken, resolved.Problems)
 			}
 		}
 	}

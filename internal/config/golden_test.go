@@ -59,6 +59,7 @@ func testKinds() []config.Kind {
 		},
 		roleKind("front", model.Outermost),
 		roleKind("who", model.Authenticating),
+		roleKind("proof", model.Certifying),
 		roleKind("may", model.Authorizing),
 		roleKind("tell", model.Telling),
 		roleKind("answer", model.Answering),

@@ -49,9 +49,10 @@ func startGuarded(t *testing.T) *guarded {
 	g.shown = []tls.Certificate{pair}
 	g.write(t, "users", "ann:"+hashOf(t, "opensesame", bcrypt.MinCost)+"\n")
 	g.write(t, "keys.yaml", "- {key: '"+digestOf("key-one")+"', consumer: shop}\n")
-	listeners := `web: {address: "127.0.0.1:0"}`
+	listeners, certified := `web: {address: "127.0.0.1:0"}`, ""
 	if gatewaytest.Engine() != gatewaytest.Standard { // it speaks HTTP/1.1 alone
 		listeners += fmt.Sprintf(`, websecure: {address: "127.0.0.1:0", protocols: [h1, h2, h3], tls: {certificates: [{cert: %q, key: %q}], client_auth: {mode: optional, ca: %q}}}`, cert, key, clientCert)
+		certified = "\n  - {match: {path: /certificate}, upstream: up, middleware: [{client_certificate: {}}, who]}"
 	}
 	g.Gateway = gatewaytest.Start(t, fmt.Sprintf(`
 listeners: {%s}
@@ -61,11 +62,10 @@ middleware: {who: {headers: {request: {set: {X-Consumer: "{consumer}"}}}}}
 routes:
   - {match: {path: /key}, upstream: up, middleware: [{api_key: {keys_file: %q, forward: false}}, who]}
   - {match: {path: /basic}, upstream: up, middleware: [{basic_auth: {users_file: %q}}, who]}
-  - {match: {path_prefix: /signed}, upstream: up, middleware: [{hmac_auth: {keys: [{id: shop, secret: %s}], nonce: {}}}, who]}
-  - {match: {path: /certificate}, upstream: up, middleware: [{client_certificate: {}}, who]}
+  - {match: {path_prefix: /signed}, upstream: up, middleware: [{hmac_auth: {keys: [{id: shop, secret: %s}], nonce: {}}}, who]}%s
   - {match: {path: /dear}, upstream: up, middleware: [{basic_auth: {users: [{name: ann, hash: %q}]}}]}
   - {match: {path: /open}, upstream: up}
-`, listeners, gatewaytest.NewEcho(t, "a"), filepath.Join(g.dir, "keys.yaml"), filepath.Join(g.dir, "users"), signingSecret, hashOf(t, "opensesame", 8)))
+`, listeners, gatewaytest.NewEcho(t, "a"), filepath.Join(g.dir, "keys.yaml"), filepath.Join(g.dir, "users"), signingSecret, certified, hashOf(t, "opensesame", 8)))
 	return g
 }
 

@@ -134,6 +134,9 @@ type Middleware struct {
 // Role is what a middleware means for others of its chain.
 type Role int
 
+// Authenticates tells whether those of a role tell who the client is, or refuse it.
+func (r Role) Authenticates() bool { return r == Authenticating || r == Certifying }
+
 // The roles.
 const (
 	// Plain ones may stand anywhere.
@@ -143,6 +146,8 @@ const (
 	Outermost
 	// Authenticating ones tell who the client is, or refuse it.
 	Authenticating
+	// Certifying ones authenticate by the certificate that a listener has asked for.
+	Certifying
 	// Authorizing ones refuse by what an authenticating one before them has told.
 	Authorizing
 	// Telling ones refuse nobody for it, but count or tell by who the client is: before

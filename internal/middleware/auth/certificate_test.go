@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"sluice/internal/message"
+	"sluice/internal/model"
 	"sluice/internal/pipeline"
 )
 
@@ -15,6 +16,19 @@ func certificate() *message.ClientCertificate {
 		CommonName: "shop", Subject: "CN=shop,O=Example", Issuer: "CN=Example CA",
 		DNS: []string{"shop.example.org", "s.example.org"}, URIs: []string{"spiffe://example.org/shop"}, Emails: []string{"shop@example.org"},
 		Fingerprint: strings.Repeat("0a", 32),
+	}
+}
+
+// asked is the kind where the listener asks for certificates, whatever it is.
+func asked() pipeline.Kind { return Certificate().As(model.Authenticating) }
+
+// TestCertificateNeedsAListener: it stands where the listener asks for certificates alone.
+func TestCertificateNeedsAListener(t *testing.T) {
+	b := newBed(t, asked(), "{}")
+	b.kind = Certificate()
+	const want = "client_certificate would refuse everybody: no listener of the route \"r\" asks clients for certificates"
+	if _, problems := b.resolve("{}"); len(problems) != 1 || !strings.Contains(problems[0], want) {
+		t.Errorf("got %q", problems)
 	}
 }
 
@@ -47,7 +61,7 @@ func TestCertificate(t *testing.T) {
 		{"{consumers: [{subject: 'CN=shop', consumer: s}]}", nil},
 		{"{consumers: [{fingerprint: '" + strings.Repeat("0b", 32) + "', consumer: s}]}", nil},
 	} {
-		b := newBed(t, Certificate(), c.options)
+		b := newBed(t, asked(), c.options)
 		x := exchange(t, request("/"))
 		x.ClientCertificate = certificate()
 		got, err := b.serveExchange(x)
@@ -72,7 +86,7 @@ func TestNamelessCertificate(t *testing.T) {
 		"{name: uri}":                         func(c *message.ClientCertificate) { c.URIs = []string{"x:" + strings.Repeat("a", 256)} },
 		"{consumers: [{dns: s.example.org}]}": func(c *message.ClientCertificate) { c.CommonName = "" },
 	} {
-		b := newBed(t, Certificate(), options)
+		b := newBed(t, asked(), options)
 		x := exchange(t, request("/"))
 		x.ClientCertificate = certificate()
 		change(x.ClientCertificate)
@@ -82,7 +96,7 @@ func TestNamelessCertificate(t *testing.T) {
 }
 
 func TestCertificateProblems(t *testing.T) {
-	b := newBed(t, Certificate(), "{}")
+	b := newBed(t, asked(), "{}")
 	for options, want := range map[string]string{
 		"{name: serial}":                               `name must be common_name, subject, dns, uri, email or fingerprint, not "serial"`,
 		"{consumers: []}":                              "consumers is empty, so that nobody could pass (leave it out for all whom the listener's authorities vouch for)",
