@@ -18,7 +18,8 @@ import (
 )
 
 const (
-	attemptInfix = ".login."
+	attemptInfix  = ".login."
+	attemptIDSize = 8
 	// attemptTime is how long somebody may take to log in.
 	attemptTime = 10 * time.Minute
 	// longestReturn bounds where somebody is sent back to, which is in a cookie.
@@ -51,7 +52,12 @@ func (a *attempt) encode() []byte {
 // attemptID is by what the cookie of an attempt is found again.
 func attemptID(state string) string {
 	sum := sha256.Sum256([]byte(state))
-	return hex.EncodeToString(sum[:8])
+	return hex.EncodeToString(sum[:attemptIDSize])
+}
+
+// isAttemptID tells whether a text is what attemptID returns of any state.
+func isAttemptID(text string) bool {
+	return len(text) == 2*attemptIDSize && strings.Trim(text, "0123456789abcdef") == ""
 }
 
 // openAttempt reads the cookie of an attempt; nil: it is none that is still good.
@@ -104,7 +110,7 @@ func (g *gate) begin(x *pipeline.Exchange, jar *jar) error {
 
 // current is what the issuer tells of itself, or 503.
 func (g *gate) current(x *pipeline.Exchange) (m *metadata, err error) {
-	x.Wait(func() { m, err = g.provider.current(x.Context()) })
+	waitAtMost(x, longPatience, func(ctx context.Context) { m, err = g.provider.current(ctx) })
 	switch {
 	case err != nil && x.Context().Err() != nil:
 		return nil, context.Cause(x.Context())
@@ -114,7 +120,8 @@ func (g *gate) current(x *pipeline.Exchange) (m *metadata, err error) {
 	return m, nil
 }
 
-// makeRoom ends the oldest attempts where a browser has many open.
+// makeRoom ends the oldest attempts where a browser has many open. Where it has far more
+// than it was given here, the next answers end the rest.
 func (g *gate) makeRoom(jar *jar) (set setCookies) {
 	type dated struct {
 		name string
@@ -129,7 +136,7 @@ func (g *gate) makeRoom(jar *jar) (set setCookies) {
 		all = append(all, d)
 	}
 	slices.SortStableFunc(all, func(a, b dated) int { return int(a.at - b.at) })
-	for i, d := range all {
+	for i, d := range all[:min(len(all), mostEndedAttempts)] {
 		// Those that are too old or no attempts at all have no time, and are the first.
 		if d.at == 0 || i <= len(all)-mostAttempts {
 			set = append(set, jar.cookie(jar.name+attemptInfix+d.name, "", 0))

@@ -49,6 +49,8 @@ type bed struct {
 	set      *lease.Set
 	gate     *gate
 	handler  pipeline.Handler
+	told     journal // the log of the process
+	keys     func() pipeline.KeysStatus
 }
 
 const usualOptions = `client_id: gateway, client_secret: 0123456789abcdef0123456789abcdef, logout_path: /logout, claims_to_headers: {X-Email: email}`
@@ -90,28 +92,49 @@ routes: [{id: r, match: {path_prefix: /}, respond: {status: 200}, middleware: [{
 // load takes up options, as a reload does.
 func (b *bed) load(options string) {
 	b.t.Helper()
-	gateway, problems := resolve(b.t, b.store, "{issuer: \""+b.issuer.URL+"\", "+options+"}")
-	if problems != nil {
-		b.t.Fatal(problems)
-	}
 	set := b.registry.NewSet()
-	route := gateway.Routes[0]
-	s, ok := route.Chain[0].Settings.(*settings)
-	if !ok {
-		b.t.Fatalf("the settings are %T", route.Chain[0].Settings)
-	}
-	b.gate = newGate(&pipeline.Site{Leases: set, Gateway: gateway, Route: route, Step: &route.Chain[0], Log: slog.New(slog.DiscardHandler)}, s, b.clock.now)
-	if err := set.Commit(); err != nil {
-		b.t.Fatal(err)
-	}
-	g := b.gate
+	b.gate = b.build(set, options)
 	if b.set != nil {
 		b.set.Release()
 	} else {
 		b.t.Cleanup(b.close) // before the issuer closes, which waits for connections
 	}
 	b.set = set
-	b.handler = pipeline.Chain(pipeline.HandlerFunc(func(x *pipeline.Exchange) error {
+	b.handler = b.inFront(b.gate)
+}
+
+// beside is another oidc of the same gateway.
+func (b *bed) beside(options string) pipeline.Handler {
+	b.t.Helper()
+	set := b.registry.NewSet()
+	b.t.Cleanup(set.Release)
+	return b.inFront(b.build(set, options))
+}
+
+func (b *bed) build(set *lease.Set, options string) *gate {
+	b.t.Helper()
+	gateway, problems := resolve(b.t, b.store, "{issuer: \""+b.issuer.URL+"\", "+options+"}")
+	if problems != nil {
+		b.t.Fatal(problems)
+	}
+	route := gateway.Routes[0]
+	s, ok := route.Chain[0].Settings.(*settings)
+	if !ok {
+		b.t.Fatalf("the settings are %T", route.Chain[0].Settings)
+	}
+	g := newGate(&pipeline.Site{
+		Leases: set, Gateway: gateway, Route: route, Step: &route.Chain[0], Log: slog.New(slog.NewTextHandler(&b.told, nil)),
+		ShowKeys: func(status func() pipeline.KeysStatus) { b.keys = status },
+	}, s, b.clock.now)
+	if err := set.Commit(); err != nil {
+		b.t.Fatal(err)
+	}
+	return g
+}
+
+// inFront is a gate in front of a destination.
+func (b *bed) inFront(g *gate) pipeline.Handler {
+	return pipeline.Chain(pipeline.HandlerFunc(func(x *pipeline.Exchange) error {
 		x.Response = &message.Response{Status: 200, Fields: message.Fields{}}
 		x.Response.Fields.Put(message.CacheControl, "public, max-age=60")
 		return nil

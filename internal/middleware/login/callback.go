@@ -88,7 +88,9 @@ func (g *gate) callback(x *pipeline.Exchange, jar *jar) error {
 	case x.Context().Err() != nil:
 		return context.Cause(x.Context())
 	case ended(err) == nil:
-		g.log.Warn("somebody cannot log in for now", "issuer", g.Provider.Issuer, "error", err)
+		if times := g.sessions.loginless.due(g.now()); times > 0 {
+			g.log.Warn("people cannot log in for now", "issuer", g.Provider.Issuer, "error", err, "times", times)
+		}
 		return uncached(unavailable(err), over)
 	case errors.Is(err, errRoom):
 		return uncached(pipeline.NewError(pipeline.Internal, err), over)
@@ -98,7 +100,9 @@ func (g *gate) callback(x *pipeline.Exchange, jar *jar) error {
 	// The session of before, if there was one, is of no use any more.
 	if old := jar.text(); old != "" && g.keeper.remote() {
 		if err := g.endSession(x, old); err != nil {
-			g.log.Warn("a session that another one has replaced stays in its store until its time is over", "error", err)
+			if times := g.sessions.stays.due(g.now()); times > 0 {
+				g.log.Warn("a session that another one has replaced stays in its store until its time is over", "error", err, "times", times)
+			}
 		}
 	}
 	return nil
@@ -107,9 +111,7 @@ func (g *gate) callback(x *pipeline.Exchange, jar *jar) error {
 // logIn gets a session for a code. It is a new one in any case: what a client had before
 // is never taken up.
 func (g *gate) logIn(x *pipeline.Exchange, m *metadata, code string, a *attempt) (text string, s *session, err error) {
-	x.Wait(func() {
-		ctx, cancel := context.WithTimeout(x.Context(), flightTime)
-		defer cancel()
+	waitAtMost(x, flightTime, func(ctx context.Context) {
 		var t *tokens
 		if t, err = g.exchange(ctx, m, code, a); err != nil {
 			return
@@ -127,11 +129,7 @@ func (g *gate) logIn(x *pipeline.Exchange, m *metadata, code string, a *attempt)
 
 // endSession forgets a session in its store, and tells whether that worked.
 func (g *gate) endSession(x *pipeline.Exchange, text string) (err error) {
-	x.Wait(func() {
-		ctx, cancel := context.WithTimeout(x.Context(), storePatience)
-		defer cancel()
-		err = g.keeper.end(ctx, text)
-	})
+	waitAtMost(x, storePatience, func(ctx context.Context) { err = g.keeper.end(ctx, text) })
 	return err
 }
 

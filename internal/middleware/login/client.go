@@ -41,7 +41,7 @@ var (
 func (g *gate) oauth2(m *metadata, redirect string) *oauth2.Config {
 	return &oauth2.Config{
 		ClientID: g.ClientID, ClientSecret: g.clientSecret, RedirectURL: redirect, Scopes: g.Scopes,
-		Endpoint: oauth2.Endpoint{AuthURL: m.Authorization, TokenURL: m.Token, AuthStyle: m.style(g.clientSecret)},
+		Endpoint: oauth2.Endpoint{AuthURL: m.Authorization, TokenURL: m.Token, AuthStyle: style(m.AuthMethods, g.clientSecret)},
 	}
 }
 
@@ -53,7 +53,7 @@ func (g *gate) exchange(ctx context.Context, m *metadata, code string, a *attemp
 	}
 	got, err := g.oauth2(m, a.Redirect).Exchange(context.WithValue(ctx, oauth2.HTTPClient, g.provider.http), code, options...)
 	if err != nil {
-		return nil, g.failure(err)
+		return nil, g.failure(ctx, err)
 	}
 	return g.verify(ctx, got, nil, a.Nonce)
 }
@@ -66,14 +66,14 @@ func (g *gate) again(ctx context.Context, m *metadata, s *session) (*tokens, err
 	}
 	got, err := g.oauth2(m, "").TokenSource(context.WithValue(ctx, oauth2.HTTPClient, g.provider.http), &oauth2.Token{RefreshToken: s.Refresh}).Token()
 	if err != nil {
-		return nil, g.failure(err)
+		return nil, g.failure(ctx, err)
 	}
 	return g.verify(ctx, got, before, "")
 }
 
 // failure is what an error of the library means. Nothing that the issuer has written is in
 // it but the code of the error, and no URL.
-func (g *gate) failure(err error) error {
+func (g *gate) failure(ctx context.Context, err error) error {
 	var refused *oauth2.RetrieveError
 	var unreached *url.Error
 	switch {
@@ -87,7 +87,9 @@ func (g *gate) failure(err error) error {
 		}
 		return fmt.Errorf("%w: status %d, error %.40q", errSetUp, status, refused.ErrorCode)
 	case errors.As(err, &unreached):
-		g.provider.lost()
+		if ctx.Err() == nil { // else it is the client that has left or has no more time
+			g.provider.lost()
+		}
 		return fmt.Errorf("%w: %w", errAway, unreached.Err)
 	}
 	return fmt.Errorf("%w: its answer is of another form", errAway)

@@ -58,11 +58,7 @@ func (g *gate) sealed(x *pipeline.Exchange, text string) (sealed string, err err
 	if !g.keeper.remote() {
 		return text, nil
 	}
-	x.Wait(func() {
-		ctx, cancel := context.WithTimeout(x.Context(), storePatience)
-		defer cancel()
-		sealed, err = g.keeper.sealed(ctx, text)
-	})
+	waitAtMost(x, storePatience, func(ctx context.Context) { sealed, err = g.keeper.sealed(ctx, text) })
 	switch {
 	case err != nil && x.Context().Err() != nil:
 		return "", context.Cause(x.Context())
@@ -75,7 +71,7 @@ func (g *gate) sealed(x *pipeline.Exchange, text string) (sealed string, err err
 // opened is what a session as it is kept comes to.
 func (g *gate) opened(text, sealed string) (*held, error) {
 	m := markOf(text, sealed)
-	if h := g.sessions.remembered(m); h != nil {
+	if h := g.known.find(m); h != nil {
 		return h, nil
 	}
 	s, err := g.keeper.open(text, sealed)
@@ -87,7 +83,7 @@ func (g *gate) opened(text, sealed string) (*held, error) {
 		return nil, err
 	}
 	h := &held{session: s, user: user, text: text, sealed: sealed, mark: m}
-	g.sessions.remember(h)
+	g.known.remember(h)
 	return h, nil
 }
 
@@ -106,12 +102,17 @@ func (g *gate) await(x *pipeline.Exchange, h *held, sealed string) (*held, error
 			if good {
 				patience = shortPatience
 			}
-			x.Wait(func() { over = waitFor(x.Context(), f.over, patience) })
+			waitAtMost(x, patience, func(ctx context.Context) { over = isOver(ctx, f.over) })
 		}
 	}
 	switch {
 	case over && f.err == nil:
-		return f.held, nil
+		// Another gate may have begun it, which tells other things of people.
+		next, err := g.opened(f.held.text, f.held.sealed)
+		if err != nil {
+			return nil, nil //nolint:nilnil,nilerr // as any that cannot be opened
+		}
+		return next, nil
 	case over && ended(f.err) != nil:
 		return nil, nil //nolint:nilnil,nilerr // it has ended, which is no error
 	case x.Context().Err() != nil:
@@ -122,16 +123,25 @@ func (g *gate) await(x *pipeline.Exchange, h *held, sealed string) (*held, error
 	return nil, unavailable(errAway)
 }
 
-func waitFor(ctx context.Context, over <-chan struct{}, patience time.Duration) bool {
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
+// waitAtMost has an exchange wait for what may take so long, and no longer than the
+// exchange itself may.
+func waitAtMost(x *pipeline.Exchange, patience time.Duration, block func(ctx context.Context)) {
+	until := x.WaitUntil(patience)
+	x.Wait(func() {
+		ctx, cancel := context.WithDeadline(x.Context(), until)
+		defer cancel()
+		block(ctx)
+	})
+}
+
+// isOver waits for the end of something, and tells whether it came.
+func isOver(ctx context.Context, over <-chan struct{}) bool {
 	select {
 	case <-over:
 		return true
-	case <-timer.C:
 	case <-ctx.Done():
+		return false
 	}
-	return false
 }
 
 // refresh gets a session anew. It goes on when the client that has asked first leaves:
@@ -139,10 +149,11 @@ func waitFor(ctx context.Context, over <-chan struct{}, patience time.Duration) 
 func (g *gate) refresh(h *held, sealed string) (*held, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), flightTime)
 	defer cancel()
+	var got *session // what the issuer has given: if nobody keeps it, it is to be good for nothing
 	text, next, err := g.keeper.renew(ctx, h.text, sealed, func(ctx context.Context, s *session) (*session, error) {
-		m := g.provider.last()
-		if m == nil {
-			return nil, errAway
+		m, err := g.provider.everTold(ctx)
+		if err != nil {
+			return nil, err
 		}
 		t, err := g.again(ctx, m, s)
 		if err != nil {
@@ -154,6 +165,7 @@ func (g *gate) refresh(h *held, sealed string) (*held, error) {
 		if fresh.IDToken == "" {
 			fresh.IDToken = s.IDToken
 		}
+		got = fresh
 		_, err = g.userOf(fresh)
 		return fresh, err
 	})
@@ -166,11 +178,18 @@ func (g *gate) refresh(h *held, sealed string) (*held, error) {
 	if cause := ended(err); cause != nil {
 		g.log.Info("a session has ended: it could not be refreshed", "issuer", g.Provider.Issuer, "error", cause)
 		if err := g.keeper.end(ctx, h.text); err != nil {
-			g.log.Warn("a session that has ended stays in its store until its time is over", "error", err)
+			if times := g.sessions.stays.due(g.now()); times > 0 {
+				g.log.Warn("a session that has ended stays in its store until its time is over", "error", err, "times", times)
+			}
+		}
+		if got != nil {
+			g.revokeLater(func(context.Context) *session { return got })
 		}
 		return nil, err
 	}
-	g.log.Warn("a session cannot be refreshed for now", "issuer", g.Provider.Issuer, "error", err)
+	if times := g.sessions.stale.due(g.now()); times > 0 {
+		g.log.Warn("sessions cannot be refreshed for now", "issuer", g.Provider.Issuer, "error", err, "times", times)
+	}
 	return nil, err
 }
 

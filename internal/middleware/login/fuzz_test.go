@@ -26,7 +26,7 @@ func FuzzSession(f *testing.F) {
 	if !ok {
 		f.Fatal("the settings are others")
 	}
-	g := newGate(&pipeline.Site{Leases: newRegistry().NewSet(), Gateway: gateway, Route: route, Step: &route.Chain[0], Log: slog.New(slog.DiscardHandler)}, s, time.Now)
+	g := newGate(&pipeline.Site{Leases: newRegistry().NewSet(), Gateway: gateway, Route: route, Step: &route.Chain[0], Log: slog.New(slog.DiscardHandler), ShowKeys: func(func() pipeline.KeysStatus) {}}, s, time.Now)
 	var came *pipeline.Exchange
 	handler := g.middleware(pipeline.HandlerFunc(func(x *pipeline.Exchange) error {
 		came = x

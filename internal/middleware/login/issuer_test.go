@@ -40,6 +40,8 @@ type issuer struct {
 	claims    map[string]any                 // alike
 	answer    map[string]any                 // of the token endpoint, alike
 	refuse    func(http.ResponseWriter) bool // before the token endpoint; true: it has answered
+	hold      func(path string)              // before anything else, without the lock
+	revoking  http.HandlerFunc               // answers to a revocation, without the lock
 	offline   bool                           // it gives no refresh tokens
 	fixed     bool                           // refresh tokens stay the same
 	meanwhile func()                         // is called while it refreshes, without the lock
@@ -52,6 +54,7 @@ type noted struct {
 	refreshed int
 	last      url.Values // what the token endpoint was asked last
 	user      string     // of Basic
+	revoked   []url.Values
 }
 
 func (i *issuer) seen() noted {
@@ -71,7 +74,16 @@ func newIssuer(t *testing.T, now func() time.Time) *issuer {
 	mux.HandleFunc("GET /.well-known/openid-configuration", i.discovery)
 	mux.HandleFunc("GET /keys", i.keys)
 	mux.HandleFunc("POST /token", i.token)
-	i.Server = httptest.NewServer(mux)
+	mux.HandleFunc("POST /revoke", i.revoke)
+	i.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		i.mu.Lock()
+		hold := i.hold
+		i.mu.Unlock()
+		if hold != nil {
+			hold(r.URL.Path)
+		}
+		mux.ServeHTTP(w, r)
+	}))
 	t.Cleanup(i.Close)
 	return i
 }
@@ -109,7 +121,7 @@ func (i *issuer) discovery(w http.ResponseWriter, _ *http.Request) {
 	defer i.mu.Unlock()
 	reply(w, 200, merged(map[string]any{
 		"issuer": i.URL, "authorization_endpoint": i.URL + "/authorize?tenant=1", "token_endpoint": i.URL + "/token",
-		"jwks_uri": i.URL + "/keys", "end_session_endpoint": i.URL + "/end?tenant=1",
+		"jwks_uri": i.URL + "/keys", "end_session_endpoint": i.URL + "/end?tenant=1", "revocation_endpoint": i.URL + "/revoke",
 	}, i.metadata))
 }
 
@@ -174,6 +186,33 @@ func (i *issuer) token(w http.ResponseWriter, r *http.Request) {
 		answer["refresh_token"] = refresh
 	}
 	reply(w, 200, merged(answer, i.answer))
+}
+
+// revoke notes what it is asked, and has refresh tokens good for nothing.
+func (i *issuer) revoke(w http.ResponseWriter, r *http.Request) {
+	if err := r.ParseForm(); err != nil {
+		i.t.Error(err)
+	}
+	i.mu.Lock()
+	instead := i.revoking
+	i.mu.Unlock()
+	if instead != nil {
+		instead(w, r)
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if user, _, basic := r.BasicAuth(); basic {
+		r.PostForm.Set("basic", user)
+	}
+	i.revoked = append(i.revoked, r.PostForm)
+	delete(i.refreshes, r.PostForm.Get("token"))
+}
+
+// good is how many refresh tokens are.
+func (i *issuer) good() int {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return len(i.refreshes)
 }
 
 // granted spends what a request has to show.

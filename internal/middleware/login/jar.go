@@ -16,6 +16,9 @@ const (
 	mostChunks   = 5
 	mostAttempts = 5 // that one browser has open at once
 	hostPrefix   = "__Host-"
+	// mostEndedAttempts is how many attempts one answer ends: who has a thousand did not get
+	// them here, and proxies bound the head of an answer.
+	mostEndedAttempts = 4 * mostAttempts
 )
 
 // jar is the cookies of a request that are oidc's own, and the way in which the client
@@ -54,7 +57,7 @@ func (g *gate) readJar(x *pipeline.Exchange) *jar {
 		if !own {
 			continue
 		}
-		if id, ok := strings.CutPrefix(rest, attemptInfix); ok {
+		if id, ok := strings.CutPrefix(rest, attemptInfix); ok && isAttemptID(id) {
 			j.attempts = append(j.attempts, attemptCookie{id, value})
 		} else if at := chunkOf(rest); at >= 0 {
 			j.twice = j.twice || j.session[at] != ""

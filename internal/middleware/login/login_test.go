@@ -1,6 +1,7 @@
 package login
 
 import (
+	"fmt"
 	"net/url"
 	"strings"
 	"testing"
@@ -177,7 +178,7 @@ func TestTabs(t *testing.T) {
 		t.Errorf("the second tab returns to %q, %v", o.location(), o.err)
 	}
 	br = b.browser()
-	br.cookies["__Host-sluice_session.login.forged"] = "x"
+	br.cookies["__Host-sluice_session.login.0123456789abcdef"] = "x"
 	first := br.begin("/0")
 	if len(br.cookies) != 1 {
 		t.Errorf("a forged attempt is kept: %v", br.cookies)
@@ -191,5 +192,52 @@ func TestTabs(t *testing.T) {
 	}
 	if o := br.visit(b.issuer.authorize(first)); o.status != 302 {
 		t.Errorf("a younger attempt had to go: %v", o.err)
+	}
+}
+
+// TestJunk: what a client has of attempts that were not given to it costs it some answers
+// to lose, and no answer is large for it.
+func TestJunk(t *testing.T) {
+	b := newBed(t, usualOptions)
+	const many = 100
+	crowded := func() *browser {
+		br := b.browser()
+		for n := range many {
+			br.cookies[fmt.Sprintf("__Host-sluice_session.login.%016x", n)] = "x"
+			br.cookies[fmt.Sprintf("__Host-sluice_session.login.of-another-form-%d", n)] = "x"
+		}
+		return br
+	}
+	size := func(o *outcome) (fields, bytes int) {
+		for value := range o.fields.Values("Set-Cookie") {
+			fields++
+			bytes += len(value)
+		}
+		return fields, bytes
+	}
+	for _, target := range []string{"/", "/logout"} {
+		br := crowded()
+		before := len(br.cookies)
+		o := br.visit(target)
+		if fields, bytes := size(o); o.status != 302 || fields > mostEndedAttempts+1 || bytes > 4<<10 || len(br.cookies) >= before {
+			t.Errorf("%s: %d with %d cookies of %d bytes", target, o.status, fields, bytes)
+		}
+	}
+	br := crowded()
+	if o := br.logIn("/a"); o.location() != "/a" {
+		t.Errorf("in between somebody logs in: %d, %v", o.status, o.err)
+	}
+	for range many/mostEndedAttempts + 1 {
+		delete(br.cookies, sessionName)
+		br.begin("/")
+	}
+	left := 0
+	for name := range br.cookies {
+		if strings.Contains(name, ".login.0") && br.cookies[name] == "x" {
+			left++
+		}
+	}
+	if left > 0 {
+		t.Errorf("%d are left", left)
 	}
 }

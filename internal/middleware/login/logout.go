@@ -34,7 +34,7 @@ func (g *gate) logout(x *pipeline.Exchange, jar *jar) error {
 		return err
 	}
 	set := jar.sessionCookies("", 0)
-	for _, c := range jar.attempts {
+	for _, c := range jar.attempts[:min(len(jar.attempts), mostEndedAttempts)] {
 		set = append(set, jar.cookie(jar.name+attemptInfix+c.name, "", 0))
 	}
 	redirect(x, status, g.afterLogout(jar, hint), set)
@@ -50,7 +50,8 @@ func (g *gate) forget(x *pipeline.Exchange, text string) (hint string, err error
 	if err != nil || sealed == "" {
 		return "", err
 	}
-	if h, err := g.opened(text, sealed); err == nil {
+	h, err := g.opened(text, sealed)
+	if err == nil {
 		hint = h.IDToken
 		g.sessions.leave(h.Login)
 	}
@@ -62,6 +63,9 @@ func (g *gate) forget(x *pipeline.Exchange, text string) (hint string, err error
 			}
 			return "", unavailable(err)
 		}
+	}
+	if h != nil && h.Refresh != "" {
+		g.revokeLater(func(ctx context.Context) *session { return g.sessions.newest(ctx, h).session })
 	}
 	return hint, nil
 }

@@ -53,6 +53,7 @@ func Kind() pipeline.Kind {
 			Leeway:  config.Duration(30 * time.Second), ConsumerClaim: "sub", GroupsClaim: "groups",
 		}
 	}, validate, build).As(model.Authenticating)
+	kind.Together = together
 	return pipeline.Warn(kind, (*settings).warn)
 }
 
@@ -92,6 +93,7 @@ type gate struct {
 	verifier *token.Verifier
 	sealer   *sealer
 	sessions *sessions
+	known    *opened
 	keeper   keeper
 	log      *slog.Logger
 	now      func() time.Time
@@ -106,20 +108,24 @@ func newGate(site *pipeline.Site, s *settings, now func() time.Time) *gate {
 	g.provider = lease.Acquire(site.Leases, "issuer of oidc\n"+model.Text(s.Provider), func() *provider {
 		return newProvider(s.Provider, site.Leases.Registry(), site.Log)
 	})
+	site.ShowKeys(g.provider.status)
 	g.verifier = &token.Verifier{
 		Issuers: []token.Issuer{{Name: s.Provider.Issuer, Audiences: []string{s.ClientID}, Keys: g.provider.keys}},
 		Leeway:  s.Leeway, MaxBytes: longestToken,
 	}
 	g.sealer = newSealer(s)
 	g.keeper = &cookieKeeper{g.sealer}
+	var where *model.Store
 	for _, m := range site.Gateway.Stores {
 		if m.Name == s.Store {
+			where = m
 			g.keeper = &storeKeeper{g.sealer, store.Acquire(site.Leases, m)}
 		}
 	}
-	// Behind the store: it is released before that one, which it may still need.
-	g.sessions = lease.Acquire(site.Leases, "sessions of oidc\n"+sessionIdentity(site, s), func() *sessions {
-		return newSessions(s, site.Log)
+	// Behind the store: they are released before that one, which they may still need.
+	g.sessions = lease.Acquire(site.Leases, "sessions of oidc\n"+digest(s.Provider.Issuer, s.ClientID, s.Cookie, where), newSessions)
+	g.known = lease.Acquire(site.Leases, "opened sessions of oidc\n"+digest(s.Provider.Issuer, s.ClientID, s.Cookie, where, s.Identity, s.Imprint), func() *opened {
+		return newOpened(s, site.Log)
 	})
 	if kept, ok := g.keeper.(*storeKeeper); ok {
 		kept.store.Keep(g.sessions.idle)
@@ -127,9 +133,9 @@ func newGate(site *pipeline.Site, s *settings, now func() time.Time) *gate {
 	return g
 }
 
-// sessionIdentity is what decides how sessions are read.
-func sessionIdentity(site *pipeline.Site, s *settings) string {
-	sum := sha256.Sum256([]byte(model.Text([]any{s.Provider, s.ClientID, s.Identity, s.Cookie, s.Store, s.Imprint, site.Gateway.Stores})))
+// digest is an identity by all that makes it.
+func digest(parts ...any) string {
+	sum := sha256.Sum256([]byte(model.Text(parts)))
 	return hex.EncodeToString(sum[:])
 }
 
@@ -157,8 +163,12 @@ func (g *gate) serve(x *pipeline.Exchange, next pipeline.Handler) error {
 	if !renewed {
 		return next.Serve(x)
 	}
-	set := jar.sessionCookies(h.text, g.left(h.session))
-	if err := next.Serve(x); err != nil {
+	err = next.Serve(x)
+	var set setCookies
+	if !g.sessions.isReplaced(h.mark) { // else an answer that took less time has told a newer one
+		set = jar.sessionCookies(h.text, g.left(h.session))
+	}
+	if err != nil {
 		e := *pipeline.AsError(err) // it may be somebody's who returns it again
 		e.Fields = e.Fields.Clone()
 		set.add(&e.Fields)

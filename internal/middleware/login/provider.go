@@ -20,6 +20,7 @@ import (
 	"sluice/internal/keyset"
 	"sluice/internal/lease"
 	"sluice/internal/pemfile"
+	"sluice/internal/pipeline"
 	"sluice/internal/token"
 )
 
@@ -34,8 +35,10 @@ const (
 	// fresh is for how long an issuer that has answered is taken to be there.
 	fresh = 10 * time.Second
 	// usual is how often it is asked without a need.
-	usual = 5 * time.Minute
-	crowd = 256 // how many may wait for one answer
+	usual      = 5 * time.Minute
+	maxWaiters = 256 // how many may wait for one answer
+	// longestURL bounds URLs of the issuer, which go into answers to browsers.
+	longestURL = 2 << 10
 )
 
 // metadata is what an issuer tells of itself (OpenID Connect Discovery 1.0, 3).
@@ -44,8 +47,10 @@ type metadata struct {
 	Authorization string   `json:"authorization_endpoint"`
 	Token         string   `json:"token_endpoint"`
 	EndSession    string   `json:"end_session_endpoint"`
+	Revocation    string   `json:"revocation_endpoint"` // RFC 8414 2
 	JWKS          string   `json:"jwks_uri"`
 	AuthMethods   []string `json:"token_endpoint_auth_methods_supported"`
+	RevokeMethods []string `json:"revocation_endpoint_auth_methods_supported"`
 	TellsIssuer   bool     `json:"authorization_response_iss_parameter_supported"` // RFC 9207 3
 }
 
@@ -54,7 +59,6 @@ func (m *metadata) check(issuer string) error {
 	if m.Issuer != issuer {
 		return fmt.Errorf("it calls itself %.200q", m.Issuer)
 	}
-	secure := strings.HasPrefix(issuer, "https:")
 	for _, e := range []struct {
 		name, url string
 		optional  bool
@@ -65,21 +69,28 @@ func (m *metadata) check(issuer string) error {
 		if e.optional && e.url == "" {
 			continue
 		}
-		u, err := url.Parse(e.url)
-		if err != nil || u.Host == "" || u.User != nil || strings.Contains(e.url, "#") || u.Scheme != "https" && (u.Scheme != "http" || secure) {
+		if !m.usable(e.url) {
 			return fmt.Errorf("its %s is not a URL that can be used: %.200q", e.name, e.url)
 		}
 	}
 	return nil
 }
 
-// style is how the gateway says who it is (OpenID Connect Core 1.0, 9): as the secret of
-// Basic unless the issuer takes the other way alone.
-func (m *metadata) style(secret string) oauth2.AuthStyle {
+// usable tells whether a URL is one that an issuer may name: by TLS where it is asked so
+// itself.
+func (m *metadata) usable(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && len(text) <= longestURL && u.Host != "" && u.User == nil && !strings.Contains(text, "#") &&
+		(u.Scheme == "https" || u.Scheme == "http" && !strings.HasPrefix(m.Issuer, "https:"))
+}
+
+// style is how the gateway says who it is (OpenID Connect Core 1.0, 9) to an endpoint that
+// takes these methods: as the secret of Basic unless it takes the other way alone.
+func style(methods []string, secret string) oauth2.AuthStyle {
 	switch {
 	case secret == "":
 		return oauth2.AuthStyleInParams
-	case m.AuthMethods == nil, slices.Contains(m.AuthMethods, "client_secret_basic"), !slices.Contains(m.AuthMethods, "client_secret_post"):
+	case methods == nil, slices.Contains(methods, "client_secret_basic"), !slices.Contains(methods, "client_secret_post"):
 		return oauth2.AuthStyleInHeader
 	}
 	return oauth2.AuthStyleInParams
@@ -104,6 +115,7 @@ type provider struct {
 	mu      sync.Mutex
 	known   *metadata // nil: it was never heard of
 	heard   time.Time
+	away    bool   // it did not answer last
 	round   *round // that is under way, or will come
 	waiting int
 }
@@ -145,6 +157,14 @@ func (p *provider) Start() error {
 // Release ends that.
 func (p *provider) Release() { p.cancel() }
 
+// status tells how its keys are; a status without a URL: it was never heard of.
+func (p *provider) status() (status pipeline.KeysStatus) {
+	if remote := p.remote.Load(); remote != nil {
+		status = remote.Status()
+	}
+	return status
+}
+
 // keys are those that the issuer signs with; nil: they are not there yet.
 func (p *provider) keys() *token.Set {
 	if remote := p.remote.Load(); remote != nil {
@@ -160,15 +180,28 @@ func (p *provider) last() *metadata {
 	return p.known
 }
 
-// current is what the issuer tells of itself now, or did some seconds ago. Where it does
-// not answer the error is errAway. All who wait do so for one question.
+// everTold is what the issuer has told last, however long ago, for which it waits if it has told
+// nothing yet: that may be so when the gateway has just started.
+func (p *provider) everTold(ctx context.Context) (*metadata, error) {
+	if m := p.last(); m != nil {
+		return m, nil
+	}
+	return p.current(ctx)
+}
+
+// current is what the issuer tells of itself. Where it answered last nobody waits: it is
+// asked again beside that if it was not for some seconds. Where it did not, or was never
+// heard of, all wait for one question, and the error is errAway if that has no answer.
 func (p *provider) current(ctx context.Context) (*metadata, error) {
 	p.mu.Lock()
 	switch {
-	case p.known != nil && time.Since(p.heard) < fresh:
+	case p.known != nil && !p.away:
 		defer p.mu.Unlock()
+		if time.Since(p.heard) >= fresh {
+			p.want()
+		}
 		return p.known, nil
-	case p.waiting >= crowd:
+	case p.waiting >= maxWaiters:
 		defer p.mu.Unlock()
 		return nil, errAway
 	}
@@ -206,7 +239,7 @@ func (p *provider) want() *round {
 func (p *provider) lost() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.heard = time.Time{}
+	p.away = true
 }
 
 func (p *provider) run(ctx context.Context) {
@@ -237,9 +270,9 @@ func (p *provider) settle(this *round, told *metadata, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err != nil {
-		this.err = errAway
+		this.err, p.away = errAway, true
 	} else {
-		p.known, p.heard = told, time.Now()
+		p.known, p.heard, p.away = told, time.Now(), false
 	}
 	p.round = nil
 	close(this.over)

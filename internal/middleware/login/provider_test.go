@@ -1,13 +1,18 @@
 package login
 
 import (
+	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
+	"sluice/internal/model"
 	"sluice/internal/pipeline"
 )
 
@@ -26,6 +31,7 @@ func TestDiscovery(t *testing.T) {
 		"an endpoint's fragment":     {"authorization_endpoint": "http://a/#b"}, // RFC 6749 3.1
 		"another scheme":             {"authorization_endpoint": "javascript:alert(1)"},
 		"an end that is none":        {"end_session_endpoint": "nowhere"},
+		"a huge endpoint":            {"authorization_endpoint": "http://a/" + strings.Repeat("a", longestURL)},
 		"members of other types":     {"token_endpoint": 1},
 		"a body that is far too big": {"x": strings.Repeat("a", 1<<20)},
 	} {
@@ -115,5 +121,149 @@ func TestDiscoveryThatFails(t *testing.T) {
 	p.lost()
 	if _, err := p.current(t.Context()); err == nil {
 		t.Error("one that is asked no more answers")
+	}
+}
+
+// TestKnownIssuer: who knows what the issuer tells of itself waits for no question, however
+// long that takes, until one had no answer; then only so many wait.
+func TestKnownIssuer(t *testing.T) {
+	var asked atomic.Int64
+	proceed := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		base := "http://" + r.Host
+		if r.URL.Path != "/keys" && asked.Add(1) > 1 {
+			<-proceed
+		}
+		reply(w, 200, map[string]any{"issuer": base, "authorization_endpoint": base, "token_endpoint": base, "jwks_uri": base + "/keys", "keys": []any{}})
+	}))
+	defer server.Close()
+	registry := newRegistry()
+	p := newProvider(providerSettings{Issuer: server.URL}, registry, slog.New(slog.DiscardHandler))
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		p.Release()
+		<-p.ended
+		waitUntil(t, "the keys are let go", func() bool { return registry.Idle() == nil })
+	}()
+	if _, err := p.current(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	p.mu.Lock()
+	p.heard = p.heard.Add(-fresh)
+	p.mu.Unlock()
+	for range maxWaiters + 1 {
+		if m, err := p.current(t.Context()); err != nil || m == nil {
+			t.Fatal(err)
+		}
+	}
+	waitUntil(t, "it is asked again", func() bool { return asked.Load() == 2 })
+	if m, err := p.current(t.Context()); err != nil || m == nil {
+		t.Error("while it is asked: ", err)
+	}
+	p.lost()
+	var waiting sync.WaitGroup
+	for range maxWaiters {
+		waiting.Go(func() {
+			if _, err := p.current(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	waitUntil(t, "as many wait as may", func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.waiting == maxWaiters
+	})
+	if _, err := p.current(t.Context()); !errors.Is(err, errAway) {
+		t.Errorf("one more is told %v", err)
+	}
+	close(proceed)
+	waiting.Wait()
+	if n := asked.Load(); n != 2 {
+		t.Errorf("it is asked %d times", n)
+	}
+}
+
+// TestImpatientClient says nothing of the issuer: nobody else waits for it.
+func TestImpatientClient(t *testing.T) {
+	b := newBed(t, usualOptions)
+	br := b.browser()
+	back := b.issuer.authorize(br.begin("/"))
+	begun, proceed := make(chan struct{}), make(chan struct{})
+	b.issuer.change(func() {
+		b.issuer.hold = func(path string) {
+			if path == "/token" {
+				close(begun)
+				<-proceed
+			}
+		}
+	})
+	ctx, leave := context.WithCancelCause(t.Context())
+	left := make(chan error)
+	go func() {
+		left <- b.handler.Serve(pipeline.NewExchange(ctx, br.request("GET", back), &model.Listener{}, peer, time.Now()))
+	}()
+	<-begun
+	leave(pipeline.ErrClientGone)
+	if err := pipeline.AsError(<-left); err == nil || err.Word != pipeline.ClientClosed {
+		t.Errorf("a client that has left is told %v", err)
+	}
+	close(proceed)
+	b.gate.provider.mu.Lock()
+	defer b.gate.provider.mu.Unlock()
+	if b.gate.provider.away {
+		t.Error("the issuer is taken to be away")
+	}
+}
+
+// TestKeysAreShown once they are there.
+func TestKeysAreShown(t *testing.T) {
+	clock := newClock()
+	b := &bed{t: t, clock: clock, issuer: newIssuer(t, clock.now), registry: newRegistry()}
+	b.issuer.metadata = map[string]any{"issuer": nil}
+	b.load(usualOptions)
+	if status := b.keys(); status.URL != "" {
+		t.Errorf("of an issuer that tells nothing: %+v", status)
+	}
+	b.issuer.change(func() { b.issuer.metadata = nil })
+	waitUntil(t, "somebody can log in", func() bool { return b.browser().logIn("/").status == 302 })
+	if status := b.keys(); status.URL != b.issuer.URL+"/keys" || status.Keys != 1 || status.Fetched < 1 || status.Last.IsZero() {
+		t.Errorf("%+v", status)
+	}
+}
+
+// TestFailuresAreToldOnce in a while, with how many there were.
+func TestFailuresAreToldOnce(t *testing.T) {
+	b := newBed(t, usualOptions)
+	people := []*browser{b.loggedIn(), b.loggedIn(), b.loggedIn()}
+	b.issuer.change(func() {
+		b.issuer.refuse = func(w http.ResponseWriter) bool {
+			reply(w, 401, map[string]any{"error": "invalid_client"})
+			return true
+		}
+	})
+	fail := func() {
+		b.over()
+		for _, br := range people {
+			if o := br.serve(br.request("GET", "/")); o.status != 503 {
+				t.Errorf("a refresh: %d", o.status)
+			}
+			if o := b.browser().logIn("/"); o.status != 503 {
+				t.Errorf("a log-in: %d", o.status)
+			}
+		}
+	}
+	fail()
+	told := b.told.String()
+	for _, what := range []string{"sessions cannot be refreshed for now", "people cannot log in for now"} {
+		if strings.Count(told, what) != 1 {
+			t.Errorf("%q is told %d times", what, strings.Count(told, what))
+		}
+	}
+	fail()
+	if told = b.told.String(); strings.Count(told, "times=1\n") != 2 || strings.Count(told, "times=3\n") != 2 || !strings.Contains(told, "invalid_client") {
+		t.Errorf("the log has %s", told)
 	}
 }

@@ -196,14 +196,12 @@ func TestIssuerGone(t *testing.T) {
 	back := b.issuer.authorize(fresh.begin("/"))
 	var gone atomic.Bool
 	gone.Store(true)
-	handler := b.issuer.Config.Handler
 	b.issuer.change(func() {
-		b.issuer.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		b.issuer.hold = func(string) {
 			if gone.Load() {
 				panic(http.ErrAbortHandler)
 			}
-			handler.ServeHTTP(w, r)
-		})
+		}
 	})
 	br.passes("a session that is good")
 	if o := fresh.visit(back); o.status != 503 || o.err.Word != pipeline.AuthUnavailable {
@@ -293,7 +291,7 @@ func TestErrorTellsSession(t *testing.T) {
 
 // TestFlightsAreBounded: past it a session that is good goes on, and others wait.
 func TestFlightsAreBounded(t *testing.T) {
-	s := newSessions(&settings{secrets: []string{"0123456789abcdef"}}, nil)
+	s := newSessions()
 	now := time.Now()
 	clock := func() time.Time { return now }
 	stay := make(chan struct{})
@@ -346,5 +344,123 @@ func TestClockBehind(t *testing.T) {
 				t.Errorf("a session goes on beyond the leeway: %d", o.status)
 			}
 		})
+	}
+}
+
+// TestSharedRefresh: two oidc that take the same sessions, and tell other things of people,
+// refresh them together, and a log-out at one is one at both.
+func TestSharedRefresh(t *testing.T) {
+	b := newBed(t, usualOptions)
+	first := b.handler
+	second := b.beside(strings.Replace(usualOptions, "X-Email: email", "X-Mail: email", 1))
+	br := b.loggedIn()
+	b.over()
+	old := br.request("GET", "/").Fields
+	ask := func(handler pipeline.Handler, name string) *outcome {
+		r := br.request("GET", "/")
+		r.Fields = old.Clone()
+		b.handler = handler
+		o := br.serve(r)
+		if told, _ := o.request.Fields.Find(name); !o.passed || told != "ann@example.com" {
+			t.Errorf("%d, the destination is told %v", o.status, o.request.Fields)
+		}
+		return o
+	}
+	br.keep(ask(first, "X-Email"))
+	ask(second, "X-Mail")
+	if n := b.issuer.seen().refreshed; n != 1 {
+		t.Errorf("refreshed %d times", n)
+	}
+	late := br.request("GET", "/")
+	if b.handler = first; br.visit("/logout").status != 302 {
+		t.Error("no log-out")
+	}
+	b.handler = second
+	if o := br.serve(late); o.status != 401 {
+		t.Errorf("after a log-out at the other one: %d", o.status)
+	}
+}
+
+// TestReloadKeepsLogOuts and refreshes, whatever it changes of what is told of people.
+func TestReloadKeepsLogOuts(t *testing.T) {
+	b := newBed(t, usualOptions)
+	br, out := b.loggedIn(), b.loggedIn()
+	copied := out.request("GET", "/")
+	out.visit("/logout")
+	b.due()
+	old := br.request("GET", "/")
+	br.passes("refreshed")
+	b.load(strings.Replace(usualOptions, "X-Email: email", "X-Mail: email", 1))
+	if o := br.serve(old); !o.passed || b.issuer.seen().refreshed != 1 {
+		t.Errorf("with a session of before the refresh: %d, refreshed %d times", o.status, b.issuer.seen().refreshed)
+	}
+	if o := br.serve(copied); o.status != 401 {
+		t.Errorf("with a session that was logged out: %d", o.status)
+	}
+	b.load(usualOptions + ", session: {secret: [" + strings.Repeat("a", 32) + ", 0123456789abcdef0123456789abcdef]}")
+	if o := br.serve(copied); o.status != 401 {
+		t.Errorf("with another secret as well: %d", o.status)
+	}
+}
+
+// TestSlowAnswer does not give a browser back a session that others have had refreshed
+// meanwhile: its refresh token is spent.
+func TestSlowAnswer(t *testing.T) {
+	b := newBed(t, usualOptions)
+	br := b.loggedIn()
+	quick := b.handler
+	begun, proceed := make(chan struct{}), make(chan struct{})
+	slow := b.gate.middleware(pipeline.HandlerFunc(func(x *pipeline.Exchange) error {
+		close(begun)
+		<-proceed
+		x.Response = &message.Response{Status: 200}
+		return nil
+	}))
+	b.due()
+	b.handler = slow
+	answered := make(chan *outcome)
+	r := br.request("GET", "/slow")
+	go func() { answered <- br.serve(r) }()
+	<-begun
+	b.handler = quick
+	br.passes("refreshed")
+	b.due()
+	br.passes("refreshed again")
+	b.clock.pass(grace + time.Second)
+	close(proceed)
+	o := <-answered
+	if !o.passed {
+		t.Fatalf("the slow answer: %d", o.status)
+	}
+	br.keep(o)
+	b.due()
+	br.passes("after the slow answer")
+}
+
+// TestRefreshAtTheStart waits until the issuer is known, which it is soon.
+func TestRefreshAtTheStart(t *testing.T) {
+	b := newBed(t, usualOptions)
+	br := b.loggedIn()
+	b.over()
+	proceed := make(chan struct{})
+	b.issuer.change(func() {
+		b.issuer.hold = func(path string) {
+			if strings.HasPrefix(path, "/.well-known/") {
+				<-proceed
+			}
+		}
+	})
+	br.b = b.another(usualOptions)
+	answered := make(chan *outcome)
+	go func() { answered <- br.serve(br.request("GET", "/")) }()
+	p := br.b.gate.provider
+	waitUntil(t, "the refresh waits", func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.waiting == 1
+	})
+	close(proceed)
+	if o := <-answered; !o.passed {
+		t.Errorf("%d, %v", o.status, o.err)
 	}
 }

@@ -1,8 +1,8 @@
 package login
 
 import (
+	"context"
 	"crypto/sha256"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -29,37 +29,43 @@ const (
 	grace = 30 * time.Second
 	// respite is how long after a refresh that has failed the next one is tried.
 	respite = 2 * time.Second
-	// mostFlights bounds refreshes under way and in their grace, mostOpened the sessions
-	// that are remembered as they were opened.
-	mostFlights = 10_000
-	mostOpened  = 10_000
+	// mostFlights bounds refreshes under way and in their grace, mostReplaced those that it
+	// is remembered of that they were.
+	mostFlights  = 10_000
+	mostReplaced = 10_000
 	// mostEnded bounds the log-outs that are remembered.
 	mostEnded = 10_000
+	// mostErrands bounds what goes on beside requests.
+	mostErrands = 256
 )
 
 // flight is one refresh of a session, for all requests that come with it meanwhile.
 type flight struct {
 	over chan struct{} // closed when what follows is known
-	held *held         // nil: there is none
+	held *held         // as the gate has it that has begun this; nil: there is none
 	err  error
 
 	until time.Time // it is remembered; zero while it is under way
 }
 
-// sessions is what outlives reloads of the sessions of a gate: their refreshes, and what
-// opened ones come to.
+// sessions is what is known here of the sessions of one client of an issuer under one name
+// of a cookie: their refreshes, and which have ended. All gates that take these sessions
+// share it, whatever they tell of people, and it outlives reloads that change that: a
+// refresh token is good for one refresh, and who has logged out has done so everywhere.
 type sessions struct {
-	weak bool // they are encrypted with what is guessed too easily
-	log  *slog.Logger
-	idle chan struct{} // closed when no refresh is under way, and none will be
+	idle chan struct{} // closed when neither a refresh nor an errand is under way, and none will be
 
-	opened *keyed.Table[openedPlace]
-	ended  *keyed.Table[endedPlace]
+	// What goes wrong by no fault of those who ask, and may with each request.
+	loginless, stale, stays, unrevoked notice
+
+	ended    *keyed.Table[endedPlace]
+	replaced *keyed.Table[replacedPlace]
 
 	mu       sync.Mutex
 	flights  map[mark]*flight
 	finished []finishedFlight // the oldest one first
-	running  int
+	running  int              // refreshes and errands
+	errands  int
 	released bool
 }
 
@@ -68,28 +74,17 @@ type finishedFlight struct {
 	flight *flight
 }
 
-// openedPlace holds one of the sessions that share a key: the whole mark is in the entry.
-type openedPlace struct{ held atomic.Pointer[held] }
-
-func newSessions(s *settings, log *slog.Logger) *sessions {
+func newSessions() *sessions {
 	return &sessions{
-		weak: len(s.secrets[0]) < weakSecret, log: log, idle: make(chan struct{}),
-		opened: keyed.NewTable[openedPlace](mostOpened, nil, nil), ended: keyed.NewTable[endedPlace](mostEnded, nil, nil), flights: map[mark]*flight{},
+		idle: make(chan struct{}), ended: keyed.NewTable[endedPlace](mostEnded, nil, nil),
+		replaced: keyed.NewTable[replacedPlace](mostReplaced, nil, nil), flights: map[mark]*flight{},
 	}
 }
 
-// weakSecret is fewer bytes than any secret has that a machine has made.
-const weakSecret = 16
+// Start is for the registry of leases: nothing is to be started.
+func (s *sessions) Start() error { return nil }
 
-// Start warns of a secret that is none. It is for the registry of leases.
-func (s *sessions) Start() error {
-	if s.weak {
-		s.log.Warn("client_secret is short: who has a session can guess it, and make others; give session a secret of its own")
-	}
-	return nil
-}
-
-// Release lets refreshes that are under way end by themselves.
+// Release lets refreshes and errands that are under way end by themselves.
 func (s *sessions) Release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,20 +96,6 @@ func (s *sessions) rest() {
 	if s.released && s.running == 0 {
 		close(s.idle)
 	}
-}
-
-// remembered returns what a session comes to that was opened before; nil: it was not.
-func (s *sessions) remembered(m mark) *held {
-	if p := s.opened.Find(s.opened.Key(string(m[:]))); p != nil {
-		if h := p.held.Load(); h != nil && h.mark == m {
-			return h
-		}
-	}
-	return nil
-}
-
-func (s *sessions) remember(h *held) {
-	s.opened.Get(s.opened.Key(string(h.mark[:])), 0).held.Store(h)
 }
 
 // endedPlace holds one of the log-ins that share a key.
@@ -141,6 +122,19 @@ func (s *sessions) leftBy(login string) bool {
 	return was != nil && *was == login
 }
 
+// replacedPlace holds one of the sessions that share a key.
+type replacedPlace struct{ mark atomic.Pointer[mark] }
+
+// isReplaced tells whether a session was refreshed here, maybe long ago.
+func (s *sessions) isReplaced(m mark) bool {
+	p := s.replaced.Find(s.replaced.Key(string(m[:])))
+	if p == nil {
+		return false
+	}
+	was := p.mark.Load()
+	return was != nil && *was == m
+}
+
 // join returns the refresh of a session, and begins it if nobody has; nil: there are too
 // many.
 func (s *sessions) join(m mark, now func() time.Time, refresh func() (*held, error)) *flight {
@@ -161,6 +155,9 @@ func (s *sessions) join(m mark, now func() time.Time, refresh func() (*held, err
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		f.held, f.err = held, err
+		if held != nil {
+			s.replaced.Get(s.replaced.Key(string(m[:])), 0).mark.Store(&m)
+		}
 		if f.until = now().Add(grace); ended(err) == nil && err != nil {
 			f.until = now().Add(respite)
 		}
@@ -170,6 +167,42 @@ func (s *sessions) join(m mark, now func() time.Time, refresh func() (*held, err
 		s.rest()
 	}()
 	return f
+}
+
+// aside runs what no request waits for. False: there is too much of that already, or it is
+// too late.
+func (s *sessions) aside(errand func()) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.released || s.errands >= mostErrands {
+		return false
+	}
+	s.errands++
+	s.running++
+	go func() {
+		errand()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.errands--
+		s.running--
+		s.rest()
+	}()
+	return true
+}
+
+// newest is what a session has come to by refreshes that are known of here. It waits for
+// one that is under way, until ctx ends.
+func (s *sessions) newest(ctx context.Context, h *held) *held {
+	for range mostRefreshes {
+		s.mu.Lock()
+		f := s.flights[h.mark]
+		s.mu.Unlock()
+		if f == nil || !isOver(ctx, f.over) || f.held == nil || f.held == h {
+			break
+		}
+		h = f.held
+	}
+	return h
 }
 
 // forget drops refreshes that need not be remembered any more, and the oldest ones where
