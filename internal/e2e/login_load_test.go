@@ -52,6 +52,7 @@ func loggedIn(t *testing.T, issuer *openIDProvider, site string) *http.Client {
 
 // TestLoginUnderLoad has nobody log in again while tokens end, keys change and the issuer
 // is away: whoever is logged in passes, or is told to come again while nobody can know.
+// With -long it is away for a minute.
 func TestLoginUnderLoad(t *testing.T) {
 	once(t)
 	if gatewaytest.Engine() == gatewaytest.Standard {
@@ -115,12 +116,18 @@ func underLoad(t *testing.T, issuer *openIDProvider, site string) {
 	}
 	away.Store(true)
 	issuer.down.Store(true)
+	began := time.Now()
 	gatewaytest.WaitFor(t, "the tokens have ended", func() bool { return count.away.Load() > 10 || count.bad.Load() > 0 })
+	for *long && time.Since(began) < time.Minute && count.bad.Load() == 0 {
+		before := count.away.Load()
+		gatewaytest.WaitFor(t, "people are told to come again", func() bool { return count.away.Load() > before || count.bad.Load() > 0 })
+	}
 	issuer.down.Store(false)
+	lasted := time.Since(began)
 	further("sessions go on", 2)
 	over.Store(true)
 	running.Wait()
-	t.Logf("%d answers, %d while nobody could know, %d bad; %d states of tokens", count.good.Load(), count.away.Load(), count.bad.Load(), states())
+	t.Logf("%d answers, %d while nobody could know, %d bad; %d states of tokens; away for %v", count.good.Load(), count.away.Load(), count.bad.Load(), states(), lasted.Round(time.Millisecond))
 }
 
 func fetched(t *testing.T, c *http.Client, to string) (status int, text string) {
