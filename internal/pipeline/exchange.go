@@ -86,7 +86,7 @@ func (x *Exchange) Enter(route *model.Route, params []model.Param) {
 		if start.IsZero() {
 			start = time.Now()
 		}
-		x.Until = earlier(x.Until, start.Add(total))
+		x.Until = Earlier(x.Until, start.Add(total))
 	}
 }
 
@@ -220,7 +220,7 @@ func (x *Exchange) WaitUntil(maxWait time.Duration) time.Time {
 	if x.Route != nil && x.Route.Timeouts.Response > 0 {
 		maxWait = min(maxWait, x.Route.Timeouts.Response-x.waited)
 	}
-	return earlier(time.Now().Add(maxWait), x.Until)
+	return Earlier(time.Now().Add(maxWait), x.Until)
 }
 
 // Param returns the value of a path parameter, percent-encoded, or "".

@@ -190,18 +190,18 @@ func (w *Watch) Deadline() time.Time {
 }
 
 func (w *Watch) deadline() time.Time {
-	deadline := earlier(w.total, w.response)
+	deadline := Earlier(w.total, w.response)
 	if !w.asking {
-		deadline = earlier(deadline, w.try)
+		deadline = Earlier(deadline, w.try)
 	}
 	if w.quiet > 0 && !w.giving {
-		deadline = earlier(deadline, w.last.Add(w.quiet))
+		deadline = Earlier(deadline, w.last.Add(w.quiet))
 	}
 	return deadline
 }
 
-// earlier is the first of two times, of which the zero one is never.
-func earlier(a, b time.Time) time.Time {
+// Earlier is the first of two deadlines, of which the zero time is never.
+func Earlier(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
 	}

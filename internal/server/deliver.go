@@ -80,10 +80,7 @@ func deadline(now time.Time, wait time.Duration, end time.Time) (at time.Time) {
 	if wait > 0 {
 		at = now.Add(wait)
 	}
-	if !end.IsZero() && (at.IsZero() || end.Before(at)) {
-		at = end
-	}
-	return at
+	return pipeline.Earlier(at, end)
 }
 
 // passed tells whether a time is over; zero: never.

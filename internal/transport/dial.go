@@ -34,7 +34,7 @@ func (p *pool) connect(ctx context.Context, s *shelf, watch *pipeline.Watch, int
 func (p *pool) dial(ctx context.Context, executor netloop.Executor, watch *pipeline.Watch, introduction string) (netloop.Conn, error) {
 	deadline := deadlineOf(watch)
 	if p.timeouts.Connect > 0 {
-		deadline = earlier(deadline, time.Now().Add(p.timeouts.Connect))
+		deadline = pipeline.Earlier(deadline, time.Now().Add(p.timeouts.Connect))
 	}
 	var config *tls.Config
 	if p.encryption != nil {
@@ -150,12 +150,4 @@ func scarce(err error) bool {
 		}
 	}
 	return false
-}
-
-// earlier is the first of two times, of which the zero one is never.
-func earlier(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
 }

@@ -197,7 +197,7 @@ func (l *link) hasten() {
 // deadline is until when bytes are waited for; zero: for ever. The caller holds
 // the lock.
 func (l *link) deadline() time.Time {
-	return earlier(earlier(deadlineOf(l.try.Watch), l.head), earlier(l.hold, l.look))
+	return pipeline.Earlier(pipeline.Earlier(deadlineOf(l.try.Watch), l.head), pipeline.Earlier(l.hold, l.look))
 }
 
 // overdue does what is due when a deadline of reading has passed: it is an
