@@ -9,9 +9,9 @@ import (
 	"sluice/internal/resilience"
 )
 
-// Adaptive is how an adaptive rate follows what usually comes of each key, under a quota
-// that bounds it from outside.
-type Adaptive struct {
+// AdaptiveSettings are how an adaptive rate follows what usually comes of each key, under a
+// quota that bounds it from outside.
+type AdaptiveSettings struct {
 	Alpha  float64       // weight of the last sixtieth of Window in the average, 0 to 1
 	Window time.Duration // of the standard deviation
 	Upper  float64       // standard deviations above the average that are let through
@@ -20,94 +20,96 @@ type Adaptive struct {
 	Floor, Ceiling float64
 }
 
-// Pacer is an adaptive rate as one snapshot has it. What it knows of each key outlives
-// snapshots, whatever their numbers. It is safe for concurrent use.
-type Pacer struct {
-	base  resilience.PaceSettings
-	tiers map[string]pacerTier
+// AdaptiveRate is an adaptive rate as one snapshot has it. What it knows of each key
+// outlives snapshots, whatever their numbers. It is safe for concurrent use.
+type AdaptiveRate struct {
+	base  resilience.AdaptiveRateSettings
+	tiers map[string]adaptiveTier
 	whole bool // the ceiling is the rate itself
-	known *paces
+	known *adaptiveRates
 }
 
-// paces is what is known over reloads.
-type paces struct {
+// adaptiveRates are what is known over reloads.
+type adaptiveRates struct {
 	began time.Time
-	table *keyed.Table[resilience.Pace]
+	table *keyed.Table[resilience.AdaptiveRate]
 }
 
-type pacerTier struct {
-	settings resilience.PaceSettings
+type adaptiveTier struct {
+	settings resilience.AdaptiveRateSettings
 	salt     uint64 // tells its keys from those of other tiers
 }
 
-// AcquirePacer returns the adaptive rate of the limit with these settings, with what the
-// live one of its identity knows if there is one; set holds it. The bounds of a tier are
-// the same shares of its own quota.
-func AcquirePacer(set *lease.Set, s *Settings, a *Adaptive) *Pacer {
+// AcquireAdaptiveRate returns the adaptive rate of the limit with these settings, with what
+// the live one of its identity knows if there is one; set holds it. The bounds of a tier
+// are the same shares of its own quota.
+func AcquireAdaptiveRate(set *lease.Set, s *Settings, a *AdaptiveSettings) *AdaptiveRate {
 	key := "adaptive rate\n" + s.Identity + "\n" + strconv.Itoa(s.MaxKeys)
-	known := lease.Acquire(set, key, func() *paces {
+	known := lease.Acquire(set, key, func() *adaptiveRates {
 		// What a window has to be to tell of idleness is that of whoever made the table: a
 		// changed one makes keys be forgotten sooner or later, and nothing else.
 		idle := a.settings(s.Quota, s.Cost)
-		return &paces{time.Now(), keyed.NewTable(s.MaxKeys, nil, func(p *resilience.Pace, now time.Duration) bool { return p.Idle(&idle, now) })}
+		return &adaptiveRates{time.Now(), keyed.NewTable(s.MaxKeys, nil, func(r *resilience.AdaptiveRate, now time.Duration) bool { return r.Idle(&idle, now) })}
 	})
-	p := &Pacer{base: a.settings(s.Quota, s.Cost), tiers: map[string]pacerTier{}, whole: a.Ceiling == 1, known: known}
+	r := &AdaptiveRate{base: a.settings(s.Quota, s.Cost), tiers: map[string]adaptiveTier{}, whole: a.Ceiling == 1, known: known}
 	for _, t := range s.Tiers {
-		p.tiers[t.Name] = pacerTier{a.settings(t.Quota, s.Cost), known.table.Key("tier " + t.Name)}
+		r.tiers[t.Name] = adaptiveTier{a.settings(t.Quota, s.Cost), known.table.Key("tier " + t.Name)}
 	}
-	return p
+	return r
 }
 
-// settings are those of a pace under a quota: as much of the burst as of the rate may
+// settings are those of a rate under a quota: as much of the burst as of the rate may
 // come at once.
-func (a *Adaptive) settings(q resilience.Quota, cost int64) resilience.PaceSettings {
+func (a *AdaptiveSettings) settings(q resilience.Quota, cost int64) resilience.AdaptiveRateSettings {
 	rate := float64(q.Count) / q.Per.Seconds()
-	return resilience.PaceSettings{
+	return resilience.AdaptiveRateSettings{
 		Alpha: a.Alpha, Window: a.Window, Upper: a.Upper, Floor: a.Floor * rate, Ceiling: a.Ceiling * rate,
 		Burst: time.Duration(float64(q.Burst) / rate * float64(time.Second)), Cost: cost,
 	}
 }
 
-// Paced is what a Pacer has decided.
-type Paced struct {
+// AdaptiveDecision is what an AdaptiveRate has decided.
+type AdaptiveDecision struct {
 	resilience.Verdict
-	pace     *resilience.Pace
-	settings resilience.PaceSettings
+	rate     *resilience.AdaptiveRate
+	settings resilience.AdaptiveRateSettings
 	ease     resilience.Ease
 	cost     int64
 }
 
 // Return gives back what an allowed one has taken, as the request was refused elsewhere,
 // and tells what is there then.
-func (p *Paced) Return() resilience.Verdict { return p.pace.Return(&p.settings, p.ease, p.cost) }
+func (d *AdaptiveDecision) Return() resilience.Verdict {
+	return d.rate.Return(&d.settings, d.ease, d.cost)
+}
 
 // Take lets cost, which is at least 1, through for a key, or takes nothing. ease is what
 // the state of what the limit protects leaves now. Of instances, at least 1, that share
 // the limit each has its part of the bounds, but for a ceiling that is the rate itself:
 // that all of them enforce together.
-func (p *Pacer) Take(key, tier string, ease resilience.Ease, instances, cost int64) Paced {
-	now := time.Since(p.known.began)
-	s, hash := p.base, p.known.table.Key(key)
+func (r *AdaptiveRate) Take(key, tier string, ease resilience.Ease, instances, cost int64) AdaptiveDecision {
+	now := time.Since(r.known.began)
+	s, hash := r.base, r.known.table.Key(key)
 	if tier != "" {
-		if own, ok := p.tiers[tier]; ok {
+		if own, ok := r.tiers[tier]; ok {
 			s = own.settings
 			hash ^= own.salt
 		}
 	}
 	s.Floor /= float64(instances)
-	if !p.whole {
+	if !r.whole {
 		s.Ceiling /= float64(instances)
 	}
-	pace := p.known.table.Get(hash, now)
-	return Paced{pace.Take(&s, ease, now, cost), pace, s, ease, cost}
+	rate := r.known.table.Get(hash, now)
+	return AdaptiveDecision{rate.Take(&s, ease, now, cost), rate, s, ease, cost}
 }
 
 // Bounds returns the floor and the ceiling of those without a tier, in requests a
 // second, of all instances together.
-func (p *Pacer) Bounds() (floor, ceiling float64) { return p.base.Floor, p.base.Ceiling }
+func (r *AdaptiveRate) Bounds() (floor, ceiling float64) { return r.base.Floor, r.base.Ceiling }
 
 // Keys returns how many keys it knows something of, and how many it has forgotten
 // because there were too many.
-func (p *Pacer) Keys() (held int, evicted int64) {
-	return p.known.table.Len(), p.known.table.Evicted()
+func (r *AdaptiveRate) Keys() (held int, evicted int64) {
+	return r.known.table.Len(), r.known.table.Evicted()
 }

@@ -116,10 +116,10 @@ func TestRateInRedis(t *testing.T) {
 	run := func(strategy string, q resilience.Quota) (passes []pass, want, failed int) {
 		l := d.instance(t, common(strategy, q), new(logged))
 		var book resilience.Bucket
-		filling := resilience.NewFilling(q)
+		quota := resilience.NewBucketQuota(q)
 		for begun := time.Now(); time.Since(begun) < 2500*time.Millisecond; {
 			from := time.Now()
-			if book.Take(filling, from.Sub(begun), 1).Allowed {
+			if book.Take(quota, from.Sub(begun), 1).Allowed {
 				want++
 			}
 			switch v := l.Take(nobody{}, "k", "", 1); {

@@ -77,7 +77,7 @@ const (
 // Strategies is the table of the strategies: all there are.
 func Strategies() []Strategy {
 	return []Strategy{
-		{Name: TokenBucket, NewRule: func(q resilience.Quota) Rule { return &bucketRule{resilience.NewFilling(q)} }, Script: bucketText, Refund: bucketRefundText},
+		{Name: TokenBucket, NewRule: func(q resilience.Quota) Rule { return &bucketRule{resilience.NewBucketQuota(q)} }, Script: bucketText, Refund: bucketRefundText},
 		{Name: SlidingWindow, Windowed: true, NewRule: func(q resilience.Quota) Rule { return &windowRule{q} }, Script: windowText, Refund: windowRefundText},
 	}
 }
@@ -92,16 +92,16 @@ func StrategyNamed(name string) Strategy {
 	panic("BUG: no strategy is called " + name)
 }
 
-type bucketRule struct{ filling *resilience.Filling }
+type bucketRule struct{ quota *resilience.BucketQuota }
 
 type bucket struct {
 	cell cell
 	resilience.Bucket
-	filling *resilience.Filling
+	quota *resilience.BucketQuota
 }
 
 // New returns a full bucket.
-func (r *bucketRule) New() State { return &bucket{filling: r.filling} }
+func (r *bucketRule) New() State { return &bucket{quota: r.quota} }
 
 // Adopt returns a bucket that is as full.
 func (r *bucketRule) Adopt(s State, now time.Duration) State {
@@ -109,19 +109,19 @@ func (r *bucketRule) Adopt(s State, now time.Duration) State {
 	if !ok {
 		panic("BUG: a state of another strategy")
 	}
-	next := &bucket{filling: r.filling}
-	next.Fit(&old.Bucket, old.filling, r.filling, now)
+	next := &bucket{quota: r.quota}
+	next.Fit(&old.Bucket, old.quota, r.quota, now)
 	return next
 }
 
 // Take takes tokens.
 func (b *bucket) Take(now time.Duration, cost int64) resilience.Verdict {
-	return b.Bucket.Take(b.filling, now, cost)
+	return b.Bucket.Take(b.quota, now, cost)
 }
 
 // Return gives tokens back.
 func (b *bucket) Return(now, at, reset time.Duration, cost int64) resilience.Verdict {
-	return b.Bucket.Return(b.filling, now, at+reset, cost)
+	return b.Bucket.Return(b.quota, now, at+reset, cost)
 }
 
 // Idle tells whether the bucket is full.
@@ -133,7 +133,7 @@ type windowRule struct{ quota resilience.Quota }
 
 type window struct {
 	cell cell
-	resilience.Ring
+	resilience.SlidingWindow
 	quota *resilience.Quota
 }
 
@@ -147,18 +147,18 @@ func (r *windowRule) Adopt(s State, now time.Duration) State {
 		panic("BUG: a state of another strategy")
 	}
 	next := &window{quota: &r.quota}
-	next.Fit(&old.Ring, old.quota, &r.quota, now)
+	next.Fit(&old.SlidingWindow, old.quota, &r.quota, now)
 	return next
 }
 
 // Take takes room.
 func (w *window) Take(now time.Duration, cost int64) resilience.Verdict {
-	return w.Ring.Take(w.quota, now, cost)
+	return w.SlidingWindow.Take(w.quota, now, cost)
 }
 
 // Return gives room back.
 func (w *window) Return(now, at, _ time.Duration, cost int64) resilience.Verdict {
-	return w.Ring.Return(w.quota, now, at, cost)
+	return w.SlidingWindow.Return(w.quota, now, at, cost)
 }
 
 // Idle tells whether the window is empty.

@@ -113,17 +113,17 @@ func BenchmarkAverage(b *testing.B) {
 }
 
 func BenchmarkBucket(b *testing.B) {
-	f := NewFilling(Quota{Count: 20_000, Per: time.Second, Burst: 100})
+	f := NewBucketQuota(Quota{Count: 20_000, Per: time.Second, Burst: 100})
 	var bucket Bucket
 	cost(b, func(now time.Time) { bucket.Take(f, now.Sub(epoch), 1) })
 }
 
-func BenchmarkRing(b *testing.B) {
+func BenchmarkSlidingWindow(b *testing.B) {
 	for name, count := range map[string]int64{"allowed": 20_000, "denied": 5000} {
 		b.Run(name, func(b *testing.B) {
 			q := &Quota{Count: count, Per: time.Second, Burst: 1}
-			var ring Ring
-			cost(b, func(now time.Time) { ring.Take(q, now.Sub(epoch), 1) })
+			var window SlidingWindow
+			cost(b, func(now time.Time) { window.Take(q, now.Sub(epoch), 1) })
 		})
 	}
 }
@@ -133,9 +133,9 @@ func BenchmarkGradient(b *testing.B) {
 	cost(b, func(now time.Time) { g.Observe(now.Sub(epoch), now.Sub(epoch)+time.Millisecond, 10, Served); g.Limit() })
 }
 
-func BenchmarkPace(b *testing.B) {
-	var p Pace
-	cost(b, func(now time.Time) { p.Take(&paced, easy, now.Sub(epoch), 1) })
+func BenchmarkAdaptiveRate(b *testing.B) {
+	var p AdaptiveRate
+	cost(b, func(now time.Time) { p.Take(&adaptiveSettings, easy, now.Sub(epoch), 1) })
 }
 
 func BenchmarkGuard(b *testing.B) {
@@ -161,29 +161,29 @@ func TestNoAllocation(t *testing.T) {
 		eject   Ejection
 		average Average
 		bucket  Bucket
-		ring    Ring
+		window  SlidingWindow
 	)
 	gradient := NewGradient(GradientSettings{Min: 1, Max: 100, Initial: 20})
 	guard := NewGuard(GuardSettings{Alpha: 0.2, Window: time.Minute, Upper: 2}, nil)
-	var pace Pace
-	filling := NewFilling(Quota{Count: 20, Per: time.Second, Burst: 10})
+	var adaptive AdaptiveRate
+	quota := NewBucketQuota(Quota{Count: 20, Per: time.Second, Burst: 10})
 	since := func() time.Duration { return now.Sub(epoch) }
 	for name, step := range map[string]func(){
-		"closed":    func() { closedStep(closed, now) },
-		"late":      func() { p, _, _ := closed.Allow(now); p.Done(now, false, 0); p.Late(now) },
-		"open":      func() { open.Allow(epoch) },
-		"half open": func() { probeStep(half) },
-		"ready":     func() { closed.Ready(now); open.Ready(now) },
-		"status":    func() { open.Status(now) },
-		"budget":    func() { budget.Enter(); takeStep(&budget); budget.Leave() },
-		"outcomes":  func() { out.Record(now, true); out.Counts(now) },
-		"ejection":  func() { eject.Eject(now, time.Second); eject.Out(now) },
-		"average":   func() { average.Observe(now, time.Millisecond); average.Value(now) },
-		"gradient":  func() { gradient.Observe(since(), since()+time.Millisecond, 20, Served); gradient.Limit() },
-		"pace":      func() { pace.Take(&paced, easy, since(), 1) },
-		"guard":     func() { guard.Observe(since(), time.Millisecond, false); guard.Judge(since(), true) },
-		"bucket":    func() { bucket.Take(filling, since(), 3); bucket.Full(since()) },
-		"ring":      func() { ring.Take(&filling.Quota, since(), 3); ring.Empty(&filling.Quota, since()) },
+		"closed":         func() { closedStep(closed, now) },
+		"late":           func() { p, _, _ := closed.Allow(now); p.Done(now, false, 0); p.Late(now) },
+		"open":           func() { open.Allow(epoch) },
+		"half open":      func() { probeStep(half) },
+		"ready":          func() { closed.Ready(now); open.Ready(now) },
+		"status":         func() { open.Status(now) },
+		"budget":         func() { budget.Enter(); takeStep(&budget); budget.Leave() },
+		"outcomes":       func() { out.Record(now, true); out.Counts(now) },
+		"ejection":       func() { eject.Eject(now, time.Second); eject.Out(now) },
+		"average":        func() { average.Observe(now, time.Millisecond); average.Value(now) },
+		"gradient":       func() { gradient.Observe(since(), since()+time.Millisecond, 20, Served); gradient.Limit() },
+		"adaptive rate":  func() { adaptive.Take(&adaptiveSettings, easy, since(), 1) },
+		"guard":          func() { guard.Observe(since(), time.Millisecond, false); guard.Judge(since(), true) },
+		"bucket":         func() { bucket.Take(quota, since(), 3); bucket.Full(since()) },
+		"sliding window": func() { window.Take(&quota.Quota, since(), 3); window.Empty(&quota.Quota, since()) },
 	} {
 		if n := testing.AllocsPerRun(100, func() { now = now.Add(time.Millisecond * 100); step() }); n != 0 {
 			t.Errorf("%s: %v allocations", name, n)

@@ -13,10 +13,10 @@ import (
 // which is not after the first of them. They may come out of order.
 type Bucket struct{ full atomic.Int64 }
 
-// Filling is a quota as buckets need it.
-type Filling struct {
+// BucketQuota is a quota as buckets need it.
+type BucketQuota struct {
 	Quota
-	token    int64 // ticks until one comes
+	interval int64 // ticks until one token comes: the emission interval
 	capacity int64 // ticks until all have come
 }
 
@@ -24,30 +24,30 @@ type Filling struct {
 // rates come out right. 63 bits hold 18 years of them.
 const tick = 16
 
-// NewFilling returns the filling of a quota that has no Problem.
-func NewFilling(q Quota) *Filling {
+// NewBucketQuota returns a quota, which has no Problem, as buckets need it.
+func NewBucketQuota(q Quota) *BucketQuota {
 	if problem := q.Problem(); problem != "" {
-		panic("BUG: a filling of a quota that is none: " + problem)
+		panic("BUG: a bucket of a quota that is none: " + problem)
 	}
-	token := max(1, (int64(q.Per)*tick+q.Count/2)/q.Count)
-	return &Filling{Quota: q, token: token, capacity: token * q.Burst}
+	interval := max(1, (int64(q.Per)*tick+q.Count/2)/q.Count)
+	return &BucketQuota{Quota: q, interval: interval, capacity: interval * q.Burst}
 }
 
 // Take takes cost, at least 1, if it is there. A cost above Burst never is.
-func (b *Bucket) Take(f *Filling, now time.Duration, cost int64) Verdict {
+func (b *Bucket) Take(q *BucketQuota, now time.Duration, cost int64) Verdict {
 	at := int64(now) * tick
 	for {
 		before := b.full.Load()
 		full := max(before, at)
-		if cost > f.Burst { // before it is multiplied, which may be more than fits
-			return Verdict{Remaining: f.remaining(full - at), Reset: duration(full - at), Retry: duration(f.capacity)}
+		if cost > q.Burst { // before it is multiplied, which may be more than fits
+			return Verdict{Remaining: q.remaining(full - at), Reset: duration(full - at), Retry: duration(q.capacity)}
 		}
-		after := full + cost*f.token
-		if wait := after - f.capacity - at; wait > 0 {
-			return Verdict{Remaining: f.remaining(full - at), Reset: duration(full - at), Retry: duration(wait)}
+		after := full + cost*q.interval
+		if wait := after - q.capacity - at; wait > 0 {
+			return Verdict{Remaining: q.remaining(full - at), Reset: duration(full - at), Retry: duration(wait)}
 		}
 		if b.full.CompareAndSwap(before, after) {
-			return Verdict{Allowed: true, Remaining: f.remaining(after - at), Reset: duration(after - at)}
+			return Verdict{Allowed: true, Remaining: q.remaining(after - at), Reset: duration(after - at)}
 		}
 	}
 }
@@ -56,22 +56,22 @@ func (b *Bucket) Take(f *Filling, now time.Duration, cost int64) Verdict {
 // when the bucket would have been full again as that was taken, by the Reset of its
 // Verdict: what would have come back by then in any case is not given once more, so no
 // more is ever there than if the cost had not been taken.
-func (b *Bucket) Return(f *Filling, now, due time.Duration, cost int64) Verdict {
+func (b *Bucket) Return(q *BucketQuota, now, due time.Duration, cost int64) Verdict {
 	at := int64(now) * tick
-	back := max(0, min(cost*f.token, int64(due)*tick-at))
+	back := max(0, min(cost*q.interval, int64(due)*tick-at))
 	missing := max(0, b.full.Add(-back)-at)
-	return Verdict{Allowed: true, Remaining: f.remaining(missing), Reset: duration(missing)}
+	return Verdict{Allowed: true, Remaining: q.remaining(missing), Reset: duration(missing)}
 }
 
 // remaining is how many tokens are there when so much is missing.
-func (f *Filling) remaining(missing int64) int64 { return max(0, (f.capacity-missing)/f.token) }
+func (q *BucketQuota) remaining(missing int64) int64 { return max(0, (q.capacity-missing)/q.interval) }
 
 // duration is so many ticks, rounded up.
 func duration(ticks int64) time.Duration { return time.Duration((ticks + tick - 1) / tick) }
 
-// Fit makes a new bucket as full in its filling as another is in that one's, as a share.
+// Fit makes a new bucket as full in its quota as another is in that one's, as a share.
 // The other stays as it is, for whoever still has it.
-func (b *Bucket) Fit(other *Bucket, from, to *Filling, now time.Duration) {
+func (b *Bucket) Fit(other *Bucket, from, to *BucketQuota, now time.Duration) {
 	at := int64(now) * tick
 	full := other.full.Load()
 	if missing := full - at; missing > 0 {

@@ -32,13 +32,13 @@ func TestQuotaProblem(t *testing.T) {
 	}
 }
 
-func TestFillingOfNone(t *testing.T) {
+func TestBucketQuotaOfNone(t *testing.T) {
 	defer func() {
 		if got, _ := recover().(string); !strings.HasPrefix(got, "BUG: ") {
 			t.Errorf("panic of %q", got)
 		}
 	}()
-	NewFilling(Quota{})
+	NewBucketQuota(Quota{})
 }
 
 // level is a bucket as most write it: how much is missing, in ticks, and when that was so.
@@ -47,19 +47,19 @@ type level struct {
 	at      time.Duration
 }
 
-func (l *level) take(f *Filling, now time.Duration, cost int64) Verdict {
+func (l *level) take(f *BucketQuota, now time.Duration, cost int64) Verdict {
 	l.missing = max(0, l.missing-int64(now-l.at)*tick)
 	l.at = now
-	v := Verdict{Allowed: cost <= f.Burst && l.missing+cost*f.token <= f.capacity}
+	v := Verdict{Allowed: cost <= f.Burst && l.missing+cost*f.interval <= f.capacity}
 	if v.Allowed {
-		l.missing += cost * f.token
+		l.missing += cost * f.interval
 	} else {
-		v.Retry = ceil(min(l.missing+min(cost, f.Burst)*f.token-f.capacity, f.capacity))
+		v.Retry = ceil(min(l.missing+min(cost, f.Burst)*f.interval-f.capacity, f.capacity))
 		if cost > f.Burst {
 			v.Retry = ceil(f.capacity)
 		}
 	}
-	for v.Remaining < f.Burst && (v.Remaining+1)*f.token <= f.capacity-l.missing {
+	for v.Remaining < f.Burst && (v.Remaining+1)*f.interval <= f.capacity-l.missing {
 		v.Remaining++
 	}
 	v.Reset = ceil(l.missing)
@@ -72,14 +72,14 @@ func TestBucketModel(t *testing.T) {
 	denied, allowed := 0, 0
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 0))
-		f := NewFilling(Quota{1 + random.Int64N(1000), time.Duration(1 + random.Int64N(int64(time.Second))), 1 + random.Int64N(50)})
+		f := NewBucketQuota(Quota{1 + random.Int64N(1000), time.Duration(1 + random.Int64N(int64(time.Second))), 1 + random.Int64N(50)})
 		var (
 			bucket Bucket
 			model  level
 			now    time.Duration
 		)
 		for range 500 {
-			now += time.Duration(random.Int64N(int64(duration(3*f.token)) + 1))
+			now += time.Duration(random.Int64N(int64(duration(3*f.interval)) + 1))
 			if random.IntN(50) == 0 {
 				now += duration(f.capacity) / 2
 			}
@@ -124,7 +124,7 @@ func TestBucketModel(t *testing.T) {
 // TestBucketAccuracy counts what 20 seconds let through at 100 a second and a burst
 // of 20: 2020, however many come and however they do.
 func TestBucketAccuracy(t *testing.T) {
-	f := NewFilling(Quota{100, time.Second, 20})
+	f := NewBucketQuota(Quota{100, time.Second, 20})
 	for _, c := range []struct {
 		name  string
 		every time.Duration
@@ -152,17 +152,17 @@ func TestBucketAccuracy(t *testing.T) {
 // TestBucketRate: rates that no whole number of nanoseconds divides come out right.
 func TestBucketRate(t *testing.T) {
 	for _, count := range []int64{3, 7, 999, 333_333, 3_000_000} {
-		f := NewFilling(Quota{count, time.Second, 1})
-		if rate := float64(time.Second) * tick / float64(f.token); math.Abs(rate/float64(count)-1) > 0.001 {
+		f := NewBucketQuota(Quota{count, time.Second, 1})
+		if rate := float64(time.Second) * tick / float64(f.interval); math.Abs(rate/float64(count)-1) > 0.001 {
 			t.Errorf("%d a second became %f", count, rate)
 		}
 	}
 }
 
 func TestBucketFit(t *testing.T) {
-	slow, fast := NewFilling(Quota{10, time.Second, 100}), NewFilling(Quota{1000, time.Minute, 40})
+	slow, fast := NewBucketQuota(Quota{10, time.Second, 100}), NewBucketQuota(Quota{1000, time.Minute, 40})
 	now := time.Hour
-	fitted := func(from, to *Filling, taken int64) *Bucket {
+	fitted := func(from, to *BucketQuota, taken int64) *Bucket {
 		old, next := new(Bucket), new(Bucket)
 		if taken > 0 {
 			old.Take(from, now, taken)
@@ -188,7 +188,7 @@ func TestBucketFit(t *testing.T) {
 // TestBucketConcurrent takes from one bucket at one time, and at times that come out
 // of order: never more than there is, and all of it.
 func TestBucketConcurrent(t *testing.T) {
-	f := NewFilling(Quota{1000, time.Second, 500})
+	f := NewBucketQuota(Quota{1000, time.Second, 500})
 	var (
 		bucket Bucket
 		passed atomic.Int64

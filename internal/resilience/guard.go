@@ -49,7 +49,7 @@ func (e Ease) Least(other Ease) Ease {
 // half is what shedding leaves of the usual.
 const half = 0.5
 
-// GuardSettings are how a guard judges latency: with the same numbers as a PaceSettings
+// GuardSettings are how a guard judges latency: with the same numbers as AdaptiveRateSettings
 // judges rates.
 type GuardSettings struct {
 	Alpha  float64

@@ -48,7 +48,7 @@ func TestBucketReturn(t *testing.T) {
 	given := 0
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 0))
-		f := NewFilling(Quota{1 + random.Int64N(1000), time.Second, 2 + random.Int64N(50)})
+		f := NewBucketQuota(Quota{1 + random.Int64N(1000), time.Second, 2 + random.Int64N(50)})
 		each := f.Per / time.Duration(f.Count)
 		var b Bucket
 		kept, n := takesAndReturns(random, each, each, func(now time.Duration, cost int64) Verdict { return b.Take(f, now, cost) },
@@ -58,7 +58,7 @@ func TestBucketReturn(t *testing.T) {
 			sum := int64(0)
 			for _, k := range kept[i:] {
 				sum += k.n
-				if missing := sum*f.token - int64(k.at-first.at)*tick; missing > f.capacity {
+				if missing := sum*f.interval - int64(k.at-first.at)*tick; missing > f.capacity {
 					t.Fatalf("seed %d: %d passed in %v", seed, sum, k.at-first.at)
 				}
 			}
@@ -67,7 +67,7 @@ func TestBucketReturn(t *testing.T) {
 	if given < 1000 {
 		t.Errorf("%d went back: histories that show little", given)
 	}
-	f := NewFilling(Quota{10, time.Second, 10})
+	f := NewBucketQuota(Quota{10, time.Second, 10})
 	var b Bucket
 	for i := range 100 {
 		v := b.Take(f, time.Duration(i), 10)
@@ -88,11 +88,11 @@ func TestRingReturn(t *testing.T) {
 	for seed := range uint64(100) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		q := &Quota{Count: 2 + random.Int64N([]int64{5, 127, 2000}[random.IntN(3)]), Per: time.Second, Burst: 1}
-		var r Ring
+		var r SlidingWindow
 		kept, n := takesAndReturns(random, q.Per/time.Duration(q.Count), 2*q.Per, func(now time.Duration, cost int64) Verdict { return r.Take(q, now, cost) },
 			func(now time.Duration, h held) Verdict {
 				v := r.Return(q, now, h.at, h.cost)
-				if len(r.groups) > 2*(ringGroups+1) {
+				if len(r.groups) > 2*(windowGroups+1) {
 					t.Fatalf("seed %d: %d groups", seed, len(r.groups))
 				}
 				return v
@@ -108,7 +108,7 @@ func TestRingReturn(t *testing.T) {
 		t.Errorf("%d went back: histories that show little", given)
 	}
 	q := &Quota{Count: 12_700, Per: time.Hour, Burst: 1}
-	var r Ring
+	var r SlidingWindow
 	for now := time.Duration(0); now < 20_000; now += 2 { // of each two the one that makes the other's group its own goes back
 		if v := r.Take(q, now, 100); !v.Allowed {
 			t.Fatalf("%v after %v", v, now)
@@ -116,11 +116,11 @@ func TestRingReturn(t *testing.T) {
 		r.Take(q, now+1, 1)
 		r.Return(q, now+1, now, 100)
 	}
-	if r.total != 10_000 || len(r.groups) > 2*(ringGroups+1) {
+	if r.total != 10_000 || len(r.groups) > 2*(windowGroups+1) {
 		t.Errorf("%d taken one by one are in %d groups", r.total, len(r.groups))
 	}
 	q = &Quota{Count: 10, Per: time.Second, Burst: 1}
-	r = Ring{}
+	r = SlidingWindow{}
 	r.Take(q, 0, 3)
 	for i := range time.Duration(100) {
 		v := r.Take(q, i, 7)
@@ -136,11 +136,11 @@ func TestRingReturn(t *testing.T) {
 
 // TestReturnsTogether leave what there was.
 func TestReturnsTogether(t *testing.T) {
-	f := NewFilling(Quota{1, time.Hour, 100})
+	f := NewBucketQuota(Quota{1, time.Hour, 100})
 	q := &Quota{Count: 100, Per: time.Hour, Burst: 1}
 	var (
 		b     Bucket
-		r     Ring
+		r     SlidingWindow
 		group sync.WaitGroup
 	)
 	for range 4 {

@@ -33,11 +33,11 @@ const (
 )
 
 // validateAdaptive returns how a rate is followed under a quota; nil: it is not.
-func validateAdaptive(o *AdaptiveRateOptions, q resilience.Quota, report model.Report) *ratelimit.Adaptive {
+func validateAdaptive(o *AdaptiveRateOptions, q resilience.Quota, report model.Report) *ratelimit.AdaptiveSettings {
 	if o == nil {
 		return nil
 	}
-	a := &ratelimit.Adaptive{Alpha: float64(o.Alpha), Window: time.Duration(o.Window), Upper: float64(o.Upper), Floor: usualFloor, Ceiling: 1}
+	a := &ratelimit.AdaptiveSettings{Alpha: float64(o.Alpha), Window: time.Duration(o.Window), Upper: float64(o.Upper), Floor: usualFloor, Ceiling: 1}
 	rate := config.Rate{Count: q.Count, Per: q.Per}
 	if o.Floor != nil {
 		a.Floor = shareOf(*o.Floor, q)
@@ -68,36 +68,36 @@ func shareOf(rate config.Rate, q resilience.Quota) float64 {
 	return float64(rate.Count) * float64(q.Per) / (float64(q.Count) * float64(rate.Per))
 }
 
-// pacing is an adaptive rate in its place in a chain.
-type pacing struct {
-	pacer *ratelimit.Pacer
-	ease  func(now time.Time) resilience.Ease
+// adaptiveRate is an adaptive rate in its place in a chain.
+type adaptiveRate struct {
+	rate *ratelimit.AdaptiveRate
+	ease func(now time.Time) resilience.Ease
 }
 
-// newPacing acquires what an adaptive limit needs; nil: the limit is none.
-func newPacing(site *pipeline.Site, s *ratelimit.Settings, a *ratelimit.Adaptive) *pacing {
+// newAdaptiveRate acquires what an adaptive limit needs; nil: the limit is none.
+func newAdaptiveRate(site *pipeline.Site, s *ratelimit.Settings, a *ratelimit.AdaptiveSettings) *adaptiveRate {
 	if a == nil {
 		return nil
 	}
 	guard := resilience.GuardSettings{Alpha: a.Alpha, Window: a.Window, Upper: a.Upper}
-	return &pacing{ratelimit.AcquirePacer(site.Leases, s, a), site.Guard(s.Identity, guard)}
+	return &adaptiveRate{ratelimit.AcquireAdaptiveRate(site.Leases, s, a), site.Guard(s.Identity, guard)}
 }
 
 // status tells people how it is, but for the upstreams.
-func (p *pacing) status() *pipeline.AdaptiveRateStatus {
-	if p == nil {
+func (a *adaptiveRate) status() *pipeline.AdaptiveRateStatus {
+	if a == nil {
 		return nil
 	}
 	s := &pipeline.AdaptiveRateStatus{Upstreams: []pipeline.StanceStatus{}}
-	s.Floor, s.Ceiling = p.pacer.Bounds()
-	s.Keys, s.Evicted = p.pacer.Keys()
+	s.Floor, s.Ceiling = a.rate.Bounds()
+	s.Keys, s.Evicted = a.rate.Keys()
 	return s
 }
 
 // take asks an adaptive rate and then the limit. Where one of them refuses, the other
 // gives nothing; of two that allow it the tighter one is told.
 func (l *limiter) take(x *pipeline.Exchange, key, tier string, cost int64) (verdict resilience.Verdict, p passed) {
-	if l.pacing == nil {
+	if l.adaptive == nil {
 		p.decision = l.limit.Take(x, key, tier, cost)
 		return p.decision.Verdict, p
 	}
@@ -105,23 +105,23 @@ func (l *limiter) take(x *pipeline.Exchange, key, tier string, cost int64) (verd
 	if !ok {
 		instances = 1
 	}
-	p.paced = l.pacing.pacer.Take(key, tier, l.pacing.ease(time.Now()), instances, cost)
-	if !p.paced.Allowed {
-		return p.paced.Verdict, p
+	p.adaptive = l.adaptive.rate.Take(key, tier, l.adaptive.ease(time.Now()), instances, cost)
+	if !p.adaptive.Allowed {
+		return p.adaptive.Verdict, p
 	}
 	p.decision = l.limit.Take(x, key, tier, cost)
 	if !p.decision.Allowed {
-		p.paced.Return()
+		p.adaptive.Return()
 	}
-	verdict = p.tighter(p.decision.Verdict, p.paced.Verdict)
+	verdict = p.tighter(p.decision.Verdict, p.adaptive.Verdict)
 	return verdict, p
 }
 
 // tighter is what clients are told of what a limit says, and an adaptive rate that has
 // allowed it.
-func (p *passed) tighter(limit, paced resilience.Verdict) resilience.Verdict {
-	if limit.Allowed && !p.decision.Unknown && paced.Remaining < limit.Remaining {
-		return paced
+func (p *passed) tighter(limit, adaptive resilience.Verdict) resilience.Verdict {
+	if limit.Allowed && !p.decision.Unknown && adaptive.Remaining < limit.Remaining {
+		return adaptive
 	}
 	return limit
 }

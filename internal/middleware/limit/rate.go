@@ -69,7 +69,7 @@ type rateLimit struct {
 	Store     string // a name of Gateway.Stores; empty: memory
 	Lease     bool
 	OnFailure string
-	Adaptive  *ratelimit.Adaptive // nil: it is not
+	Adaptive  *ratelimit.AdaptiveSettings // nil: it is not
 }
 
 // Rate is the kind rate_limit: what comes too fast is 429 rate_limited. What is known
@@ -168,7 +168,7 @@ func buildRate(site *pipeline.Site, l rateLimit) pipeline.Middleware {
 		}
 	}
 	g := &rateStep{l, newLimiter(site.Leases, &settings, site.Decisions)}
-	g.pacing = newPacing(site, &settings, l.Adaptive)
+	g.adaptive = newAdaptiveRate(site, &settings, l.Adaptive)
 	mode := modeEnforce
 	if l.Shadow {
 		mode = modeShadow
@@ -236,10 +236,10 @@ func (g *rateStep) tier(x *pipeline.Exchange) string {
 
 // limiter decides by a limit, counts what it decides and tells clients of it.
 type limiter struct {
-	limit  *ratelimit.Limit
-	pacing *pacing // nil: it is not adaptive
-	policy *pipeline.Policy
-	tiers  map[string]*pipeline.Policy
+	limit    *ratelimit.Limit
+	adaptive *adaptiveRate // nil: it is not adaptive
+	policy   *pipeline.Policy
+	tiers    map[string]*pipeline.Policy
 
 	allow, deny, shadow, failed func()
 }
@@ -262,7 +262,7 @@ func (l *limiter) status(s *ratelimit.Settings, kind, mode string) pipeline.Limi
 		status.Burst = s.Quota.Burst
 	}
 	status.Keys, status.Evicted = l.limit.Keys()
-	status.AdaptiveRate = l.pacing.status()
+	status.AdaptiveRate = l.adaptive.status()
 	if answers, instances, ok := l.limit.Store(); ok {
 		status.Store = &pipeline.LimitStoreStatus{Name: s.Store.Name, Sync: syncExact, Answers: answers, Instances: instances, OnFailure: s.OnFailure}
 		if s.Lease {
@@ -289,15 +289,15 @@ var (
 // passed is what an exchange that was let through has taken.
 type passed struct {
 	decision ratelimit.Decision
-	paced    ratelimit.Paced  // of the adaptive rate, where there is one
-	policy   *pipeline.Policy // that the client is told of; nil: of none
+	adaptive ratelimit.AdaptiveDecision // of the adaptive rate, where there is one
+	policy   *pipeline.Policy           // that the client is told of; nil: of none
 }
 
 // giveBack gives back what an exchange has taken, as it was refused further in.
 func (l *limiter) giveBack(x *pipeline.Exchange, p *passed) {
 	verdict := l.limit.Return(x, &p.decision)
-	if l.pacing != nil {
-		verdict = p.tighter(verdict, p.paced.Return())
+	if l.adaptive != nil {
+		verdict = p.tighter(verdict, p.adaptive.Return())
 	}
 	if p.policy != nil {
 		x.Stand(pipeline.Standing{Policy: p.policy, Remaining: verdict.Remaining, Reset: verdict.Reset, Returned: true})

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// taken is what a ring let through, and when.
+// taken is what a window let through, and when.
 type taken struct {
 	at time.Duration
 	n  int64
@@ -28,11 +28,11 @@ func TestRingModel(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		count := 1 + random.Int64N([]int64{5, 127, 2000}[random.IntN(3)])
 		q := &Quota{Count: count, Per: time.Duration(1 + random.Int64N(int64(time.Second))), Burst: 1}
-		exact := count <= ringGroups
+		exact := count <= windowGroups
 		var (
-			ring Ring
-			all  []taken
-			now  time.Duration
+			window SlidingWindow
+			all    []taken
+			now    time.Duration
 		)
 		for range 1000 {
 			now += time.Duration(random.Int64N(2*int64(q.Per)/count + 1))
@@ -44,7 +44,7 @@ func TestRingModel(t *testing.T) {
 				cost = 1 + random.Int64N(math.MaxInt64)
 			}
 			before := inWindow(all, now, q.Per)
-			v := ring.Take(q, now, cost)
+			v := window.Take(q, now, cost)
 			if v.Allowed {
 				allowed++
 				all = append(all, taken{now, cost})
@@ -60,13 +60,13 @@ func TestRingModel(t *testing.T) {
 				if exact && cost <= count-before {
 					t.Fatalf("seed %d: denied with %d of %d taken", seed, before, count)
 				}
-				ring.comesTrue(t, q, now, cost, v)
+				window.comesTrue(t, q, now, cost, v)
 			}
 			if exact && v.Remaining != count-before || v.Remaining > count-before {
 				t.Fatalf("seed %d: %d remain, %d of %d are taken", seed, v.Remaining, before, count)
 			}
-			if len(ring.groups) > 2*(ringGroups+1) {
-				t.Fatalf("seed %d: %d groups", seed, len(ring.groups))
+			if len(window.groups) > 2*(windowGroups+1) {
+				t.Fatalf("seed %d: %d groups", seed, len(window.groups))
 			}
 		}
 	}
@@ -76,7 +76,7 @@ func TestRingModel(t *testing.T) {
 }
 
 // comesTrue holds a denial to what it told, on a copy: later it passes, not before.
-func (r *Ring) comesTrue(t *testing.T, q *Quota, now time.Duration, cost int64, v Verdict) {
+func (w *SlidingWindow) comesTrue(t *testing.T, q *Quota, now time.Duration, cost int64, v Verdict) {
 	t.Helper()
 	if cost > q.Count {
 		return
@@ -85,12 +85,12 @@ func (r *Ring) comesTrue(t *testing.T, q *Quota, now time.Duration, cost int64, 
 		at   time.Duration
 		want bool
 	}{{now + v.Retry - 1, false}, {now + v.Retry, true}} {
-		again := Ring{groups: append([]group(nil), r.groups...), first: r.first, used: r.used, total: r.total}
+		again := SlidingWindow{groups: append([]group(nil), w.groups...), first: w.first, used: w.used, total: w.total}
 		if got := again.Take(q, c.at, cost); got.Allowed != c.want {
 			t.Fatalf("told to come in %v; after %v: %v", v.Retry, c.at-now, got.Allowed)
 		}
 	}
-	again := Ring{groups: append([]group(nil), r.groups...), first: r.first, used: r.used, total: r.total}
+	again := SlidingWindow{groups: append([]group(nil), w.groups...), first: w.first, used: w.used, total: w.total}
 	if !again.Empty(q, now+v.Reset) {
 		t.Fatalf("not empty after %v", v.Reset)
 	}
@@ -100,28 +100,28 @@ func (r *Ring) comesTrue(t *testing.T, q *Quota, now time.Duration, cost int64, 
 func TestRingFlow(t *testing.T) {
 	for _, count := range []int64{1, 100, 127, 128, 1000, 10_000} {
 		q := &Quota{Count: count, Per: time.Second, Burst: 1}
-		var ring Ring
+		var window SlidingWindow
 		passed := 0
 		const seconds = 20
 		step := time.Second / time.Duration(2*count)
 		for now := time.Duration(0); now < seconds*time.Second; now += step {
-			if ring.Take(q, now, 1).Allowed {
+			if window.Take(q, now, 1).Allowed {
 				passed++
 			}
 		}
 		if want := seconds * int(count); passed < want*99/100 || passed > want {
 			t.Errorf("%d a second: %d in %d s", count, passed, seconds)
 		}
-		if len(ring.groups) > ringGroups+1 {
-			t.Errorf("%d a second: %d groups", count, len(ring.groups))
+		if len(window.groups) > windowGroups+1 {
+			t.Errorf("%d a second: %d groups", count, len(window.groups))
 		}
 	}
 }
 
 func TestRingNeverFits(t *testing.T) {
 	q := &Quota{Count: 3, Per: time.Second, Burst: 1}
-	var ring Ring
-	if v := ring.Take(q, 0, 4); v.Allowed || v.Retry != time.Second || v.Reset != 0 || v.Remaining != 3 {
+	var window SlidingWindow
+	if v := window.Take(q, 0, 4); v.Allowed || v.Retry != time.Second || v.Reset != 0 || v.Remaining != 3 {
 		t.Errorf("%+v", v)
 	}
 }
@@ -140,18 +140,18 @@ func TestRingFit(t *testing.T) {
 		{"an empty one", Quota{Count: 10, Per: time.Second}, Quota{Count: 5, Per: time.Hour}, 0, 5, 5},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var ring Ring
+			var window SlidingWindow
 			now := time.Hour
 			for range c.takes {
-				ring.Take(&c.from, now, 1)
+				window.Take(&c.from, now, 1)
 			}
 			now += c.from.Per / 2
-			var next Ring
-			next.Fit(&ring, &c.from, &c.to, now)
+			var next SlidingWindow
+			next.Fit(&window, &c.from, &c.to, now)
 			if v := next.Take(&c.to, now, c.to.Count+1); v.Remaining != c.remaining {
 				t.Errorf("%d remain, want %d", v.Remaining, c.remaining)
 			}
-			if v := ring.Take(&c.from, now, c.from.Count+1); v.Remaining != c.from.Count-int64(c.takes) {
+			if v := window.Take(&c.from, now, c.from.Count+1); v.Remaining != c.from.Count-int64(c.takes) {
 				t.Errorf("%d remain of the old one, of which %d were taken", v.Remaining, c.takes)
 			}
 			now += c.to.Per / 2
@@ -166,7 +166,7 @@ func TestRingFit(t *testing.T) {
 func TestRingConcurrent(t *testing.T) {
 	q := &Quota{Count: 500, Per: time.Second, Burst: 1}
 	var (
-		ring   Ring
+		window SlidingWindow
 		mu     sync.Mutex
 		passed int
 		wg     sync.WaitGroup
@@ -175,7 +175,7 @@ func TestRingConcurrent(t *testing.T) {
 		wg.Go(func() {
 			for i := range 1000 {
 				now := time.Duration(max(0, i-10*worker)) * time.Millisecond * 9 / 10
-				if ring.Take(q, now, 1).Allowed {
+				if window.Take(q, now, 1).Allowed {
 					mu.Lock()
 					passed++
 					mu.Unlock()

@@ -25,7 +25,7 @@ func curve(at time.Duration) float64 {
 	return from + (to-from)*(position-whole)
 }
 
-var paced = PaceSettings{Alpha: 0.2, Window: time.Minute, Upper: 2, Floor: 20, Ceiling: 5000, Burst: time.Second, Cost: 1}
+var adaptiveSettings = AdaptiveRateSettings{Alpha: 0.2, Window: time.Minute, Upper: 2, Floor: 20, Ceiling: 5000, Burst: time.Second, Cost: 1}
 
 // passage is what a time let through of what came.
 type passage struct{ came, passed float64 }
@@ -33,7 +33,7 @@ type passage struct{ came, passed float64 }
 func (p passage) denied() float64 { return 1 - p.passed/p.came }
 
 // through lets requests come at random, at a rate a second that changes with time.
-func through(p *Pace, s *PaceSettings, ease Ease, from, to time.Duration, rate func(at time.Duration) float64) (got passage) {
+func through(p *AdaptiveRate, s *AdaptiveRateSettings, ease Ease, from, to time.Duration, rate func(at time.Duration) float64) (got passage) {
 	random := rand.New(rand.NewPCG(uint64(from), 1))
 	for at := from; ; {
 		at += time.Duration(random.ExpFloat64() / rate(at) * float64(time.Second))
@@ -48,24 +48,24 @@ func through(p *Pace, s *PaceSettings, ease Ease, from, to time.Duration, rate f
 }
 
 // rates returns how many requests a second are let through now, and how many come usually.
-func (p *Pace) rates(s *PaceSettings, ease Ease, now time.Duration) (allowed, usual float64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.begun {
-		p.advance(s, ease, now)
+func (r *AdaptiveRate) rates(s *AdaptiveRateSettings, ease Ease, now time.Duration) (allowed, usual float64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.begun {
+		r.advance(s, ease, now)
 	}
-	return p.rate(s, ease), p.usual.mean
+	return r.rate(s, ease), r.usual.mean
 }
 
-// TestPaceDay: a daily curve is not cut, nor is one that doubles in the course of
+// TestAdaptiveRateDay: a daily curve is not cut, nor is one that doubles in the course of
 // a day.
-func TestPaceDay(t *testing.T) {
+func TestAdaptiveRateDay(t *testing.T) {
 	for name, growth := range map[string]float64{"as always": 0, "twice as much at the end": 1} {
 		t.Run(name, func(t *testing.T) {
-			var p Pace
+			var p AdaptiveRate
 			for at := range 24 {
 				from := time.Duration(at) * hour
-				got := through(&p, &paced, easy, from, from+hour, func(at time.Duration) float64 {
+				got := through(&p, &adaptiveSettings, easy, from, from+hour, func(at time.Duration) float64 {
 					return 100 * curve(at) * (1 + growth*float64(at)/float64(24*hour))
 				})
 				if got.denied() > 0.002 {
@@ -76,50 +76,50 @@ func TestPaceDay(t *testing.T) {
 	}
 }
 
-// TestPaceFlash: a crowd of ten times as many comes within seconds and stays for two
+// TestAdaptiveRateFlash: a crowd of ten times as many comes within seconds and stays for two
 // minutes. It is cut to little more than is usual; before and after nothing is.
-func TestPaceFlash(t *testing.T) {
+func TestAdaptiveRateFlash(t *testing.T) {
 	const start, end = 10 * hour, 12 * hour
-	var p Pace
-	if got := through(&p, &paced, easy, 0, start, func(at time.Duration) float64 { return 100 * curve(at) }); got.denied() > 0.002 {
+	var p AdaptiveRate
+	if got := through(&p, &adaptiveSettings, easy, 0, start, func(at time.Duration) float64 { return 100 * curve(at) }); got.denied() > 0.002 {
 		t.Errorf("before: %.2f%% denied", 100*got.denied())
 	}
-	_, before := p.rates(&paced, easy, start)
-	crowd := through(&p, &paced, easy, start, end, func(at time.Duration) float64 {
+	_, before := p.rates(&adaptiveSettings, easy, start)
+	crowd := through(&p, &adaptiveSettings, easy, start, end, func(at time.Duration) float64 {
 		return 100 * curve(at) * min(10, 1+float64(at-start)/float64(time.Second))
 	})
 	if rate := crowd.passed / (end - start).Seconds(); rate > 1.6*before || rate < before {
 		t.Errorf("the crowd: %.0f a second passed, usual were %.0f", rate, before)
 	}
-	if _, after := p.rates(&paced, easy, end); after > 1.3*before {
+	if _, after := p.rates(&adaptiveSettings, easy, end); after > 1.3*before {
 		t.Errorf("the crowd made itself usual: %.0f a second instead of %.0f", after, before)
 	}
-	if got := through(&p, &paced, easy, end, end+4*hour, func(at time.Duration) float64 { return 100 * curve(at) }); got.denied() > 0.002 {
+	if got := through(&p, &adaptiveSettings, easy, end, end+4*hour, func(at time.Duration) float64 { return 100 * curve(at) }); got.denied() > 0.002 {
 		t.Errorf("after: %.2f%% denied", 100*got.denied())
 	}
 }
 
-// TestPaceStays: what comes suddenly and stays is usual in the end.
-func TestPaceStays(t *testing.T) {
-	var p Pace
+// TestAdaptiveRateStays: what comes suddenly and stays is usual in the end.
+func TestAdaptiveRateStays(t *testing.T) {
+	var p AdaptiveRate
 	steady := func(rate float64) func(time.Duration) float64 {
 		return func(time.Duration) float64 { return rate }
 	}
-	through(&p, &paced, easy, 0, 5*time.Minute, steady(50))
+	through(&p, &adaptiveSettings, easy, 0, 5*time.Minute, steady(50))
 	at := 5 * time.Minute
 	for range 120 {
-		got := through(&p, &paced, easy, at, at+time.Minute, steady(150))
+		got := through(&p, &adaptiveSettings, easy, at, at+time.Minute, steady(150))
 		if at += time.Minute; got.denied() < 0.01 {
 			return
 		}
 	}
-	_, usual := p.rates(&paced, easy, at)
+	_, usual := p.rates(&adaptiveSettings, easy, at)
 	t.Errorf("after two hours of 150 a second still %.0f are usual", usual)
 }
 
-func TestPaceBounds(t *testing.T) {
-	s := &PaceSettings{Alpha: 0.2, Window: time.Minute, Upper: 2, Floor: 20, Ceiling: 200, Burst: time.Second, Cost: 1}
-	var p Pace
+func TestAdaptiveRateBounds(t *testing.T) {
+	s := &AdaptiveRateSettings{Alpha: 0.2, Window: time.Minute, Upper: 2, Floor: 20, Ceiling: 200, Burst: time.Second, Cost: 1}
+	var p AdaptiveRate
 	if rate, usual := p.rates(s, easy, 0); rate != 200 || usual != 0 {
 		t.Errorf("%v allowed and %v usual where nothing is known", rate, usual)
 	}
@@ -156,8 +156,8 @@ func TestPaceBounds(t *testing.T) {
 			t.Errorf("%+v: %v allowed, want %v to %v", c.ease, rate, c.least, c.top)
 		}
 	}
-	if p.Idle(s, now) || !p.Idle(s, now+3*time.Minute) || !new(Pace).Idle(s, 0) {
-		t.Error("a pace is idle exactly after twice the window")
+	if p.Idle(s, now) || !p.Idle(s, now+3*time.Minute) || !new(AdaptiveRate).Idle(s, 0) {
+		t.Error("an adaptive rate is idle exactly after twice the window")
 	}
 	if rate, usual := p.rates(s, easy, now+100*time.Second); rate != 20 || usual > 1 {
 		t.Errorf("%v allowed and %v usual after 100s without any", rate, usual)
@@ -168,15 +168,15 @@ func TestPaceBounds(t *testing.T) {
 	}
 }
 
-// TestPaceTightened: what comes while the rate is tightened does not change what is
+// TestAdaptiveRateTightened: what comes while the rate is tightened does not change what is
 // usual.
-func TestPaceTightened(t *testing.T) {
-	var p Pace
+func TestAdaptiveRateTightened(t *testing.T) {
+	var p AdaptiveRate
 	steady := func(time.Duration) float64 { return 100 }
-	through(&p, &paced, easy, 0, time.Minute, steady)
-	_, before := p.rates(&paced, easy, time.Minute)
-	got := through(&p, &paced, Ease{half, 0}, time.Minute, 6*time.Minute, steady)
-	if _, after := p.rates(&paced, Ease{half, 0}, 6*time.Minute); after != before {
+	through(&p, &adaptiveSettings, easy, 0, time.Minute, steady)
+	_, before := p.rates(&adaptiveSettings, easy, time.Minute)
+	got := through(&p, &adaptiveSettings, Ease{half, 0}, time.Minute, 6*time.Minute, steady)
+	if _, after := p.rates(&adaptiveSettings, Ease{half, 0}, 6*time.Minute); after != before {
 		t.Errorf("usual are %v, before it was tightened %v", after, before)
 	}
 	if math.Abs(got.denied()-0.5) > 0.05 {
@@ -184,10 +184,10 @@ func TestPaceTightened(t *testing.T) {
 	}
 }
 
-// TestPaceVerdict holds what is told to what comes true.
-func TestPaceVerdict(t *testing.T) {
-	s := &PaceSettings{Alpha: 0.2, Window: time.Minute, Upper: 2, Floor: 10, Ceiling: 10, Burst: time.Second, Cost: 1}
-	var p Pace
+// TestAdaptiveRateVerdict holds what is told to what comes true.
+func TestAdaptiveRateVerdict(t *testing.T) {
+	s := &AdaptiveRateSettings{Alpha: 0.2, Window: time.Minute, Upper: 2, Floor: 10, Ceiling: 10, Burst: time.Second, Cost: 1}
+	var p AdaptiveRate
 	for i := range 10 {
 		if v := p.Take(s, easy, time.Hour, 1); !v.Allowed || v.Remaining != int64(9-i) || v.Reset != time.Duration(i+1)*time.Second/10 {
 			t.Fatalf("take %d: %+v", i, v)
@@ -208,9 +208,9 @@ func TestPaceVerdict(t *testing.T) {
 	}
 }
 
-// TestPaceAtOnce: what may come at once is what the rate gives in the time of a burst,
+// TestAdaptiveRateAtOnce: what may come at once is what the rate gives in the time of a burst,
 // and never less than the dearest request.
-func TestPaceAtOnce(t *testing.T) {
+func TestAdaptiveRateAtOnce(t *testing.T) {
 	for _, c := range []struct {
 		burst      time.Duration
 		cost       int64
@@ -221,8 +221,8 @@ func TestPaceAtOnce(t *testing.T) {
 		{time.Minute, 4, 1, 2},
 		{time.Second, 4, 1, 0},
 	} {
-		s := &PaceSettings{Alpha: 0.2, Window: time.Minute, Upper: 2, Floor: 0.1, Ceiling: 0.1, Burst: c.burst, Cost: c.cost}
-		var p Pace
+		s := &AdaptiveRateSettings{Alpha: 0.2, Window: time.Minute, Upper: 2, Floor: 0.1, Ceiling: 0.1, Burst: c.burst, Cost: c.cost}
+		var p AdaptiveRate
 		passed := int64(0)
 		v := p.Take(s, easy, 0, c.cost)
 		for ; v.Allowed && passed < 10; v = p.Take(s, easy, 0, c.cost) {
@@ -237,10 +237,10 @@ func TestPaceAtOnce(t *testing.T) {
 	}
 }
 
-// TestPaceReturn: what something else has refused takes nothing, and was asked for.
-func TestPaceReturn(t *testing.T) {
-	s := &PaceSettings{Alpha: 0.2, Window: time.Minute, Upper: 2, Floor: 1, Ceiling: 10, Burst: time.Second, Cost: 1}
-	var p Pace
+// TestAdaptiveRateReturn: what something else has refused takes nothing, and was asked for.
+func TestAdaptiveRateReturn(t *testing.T) {
+	s := &AdaptiveRateSettings{Alpha: 0.2, Window: time.Minute, Upper: 2, Floor: 1, Ceiling: 10, Burst: time.Second, Cost: 1}
+	var p AdaptiveRate
 	now := time.Duration(0)
 	for range 20 {
 		for range 5 {
@@ -258,10 +258,10 @@ func TestPaceReturn(t *testing.T) {
 	}
 }
 
-func TestPaceConcurrent(t *testing.T) {
-	s := &PaceSettings{Alpha: 0.2, Window: time.Minute, Upper: 2, Floor: 100, Ceiling: 100, Burst: time.Second, Cost: 1}
+func TestAdaptiveRateConcurrent(t *testing.T) {
+	s := &AdaptiveRateSettings{Alpha: 0.2, Window: time.Minute, Upper: 2, Floor: 100, Ceiling: 100, Burst: time.Second, Cost: 1}
 	var (
-		p      Pace
+		p      AdaptiveRate
 		wg     sync.WaitGroup
 		mu     sync.Mutex
 		passed int
