@@ -1,6 +1,9 @@
 package message
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 func TestAlike(t *testing.T) {
 	for _, c := range []struct {
@@ -18,6 +21,28 @@ func TestAlike(t *testing.T) {
 	} {
 		if got := Alike(c.a, c.b); got != c.want {
 			t.Errorf("%q, %q: %v", c.a, c.b, got)
+		}
+	}
+}
+
+func TestDeleteAlike(t *testing.T) {
+	for _, c := range []struct{ names, want []string }{
+		{nil, nil},
+		{[]string{"A", "B"}, []string{"A", "B"}},
+		{[]string{"X-User", "A", "x_user", "B", "X_USER"}, []string{"A", "B"}},
+		{[]string{"A", "X-User", "X-Users"}, []string{"A", "X-Users"}},
+	} {
+		var f Fields
+		for _, name := range c.names {
+			f.Add(name, "1")
+		}
+		f.DeleteAlike("X-User")
+		var got []string
+		for _, field := range f {
+			got = append(got, field.Name)
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("of %q there are %q, want %q", c.names, got, c.want)
 		}
 	}
 }

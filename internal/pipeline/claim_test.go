@@ -62,6 +62,29 @@ func TestAuthenticate(t *testing.T) {
 	}
 }
 
+// TestAuthenticateShares: what one of two says alone is not copied, and neither changes.
+func TestAuthenticateShares(t *testing.T) {
+	claims := map[string]any{"sub": "1"}
+	all := &pipeline.Principal{Name: "ann", Tier: "gold", Groups: []string{"a"}, Claims: claims}
+	name := &pipeline.Principal{Name: "shop"}
+	for _, order := range [][]*pipeline.Principal{{all, name}, {name, all}} {
+		var x pipeline.Exchange
+		allocations := testing.AllocsPerRun(10, func() {
+			x.Principal = nil
+			x.Authenticate(order[0])
+			x.Authenticate(order[1])
+		})
+		p := x.Principal
+		if p.Name != order[1].Name || x.Consumer != p.Name || p.Tier != "gold" || !slices.Equal(p.Groups, all.Groups) || p.Claims["sub"] != "1" || allocations > 1 {
+			t.Errorf("%+v, consumer %s, %v allocations", p, x.Consumer, allocations)
+		}
+		_ = append(p.Groups, "more")
+	}
+	if len(all.Groups) != 1 || len(claims) != 1 || name.Groups != nil || name.Claims != nil || name.Tier != "" {
+		t.Errorf("one of them has changed: %+v, %+v", all, name)
+	}
+}
+
 func TestValidName(t *testing.T) {
 	for name, want := range map[string]bool{
 		"": true, "ann": true, "Ann Lee, Ümit": true, strings.Repeat("a", pipeline.LongestName): true,

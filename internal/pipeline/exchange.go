@@ -73,7 +73,7 @@ type Exchange struct {
 
 	ctx      context.Context
 	peerText string
-	room     message.Fields // empty; what TakeRoom hands out
+	room     message.Fields // the request's part of what GiveRoom gave; within its capacity what is free
 	atEnd    []func()
 	waited   time.Duration // in Wait
 }
@@ -128,10 +128,23 @@ func (x *Exchange) Authenticate(p *Principal) {
 }
 
 func (p *Principal) with(later *Principal) *Principal {
+	name, tier := cmp.Or(later.Name, p.Name), cmp.Or(later.Tier, p.Tier)
+	// What one of them says alone is shared, not copied.
+	if name == later.Name && tier == later.Tier && len(p.Groups)+len(p.Claims) == 0 {
+		return later
+	}
 	both := *later
-	both.Name, both.Tier = cmp.Or(later.Name, p.Name), cmp.Or(later.Tier, p.Tier)
-	both.Groups = slices.Concat(p.Groups, later.Groups)
-	if len(p.Claims) > 0 {
+	both.Name, both.Tier = name, tier
+	switch {
+	case len(later.Groups) == 0:
+		both.Groups = p.Groups
+	case len(p.Groups) > 0:
+		both.Groups = slices.Concat(p.Groups, later.Groups)
+	}
+	switch {
+	case len(later.Claims) == 0:
+		both.Claims = p.Claims
+	case len(p.Claims) > 0:
 		both.Claims = maps.Clone(p.Claims)
 		maps.Copy(both.Claims, later.Claims)
 	}
@@ -153,19 +166,42 @@ func (x *Exchange) Init(ctx context.Context, text string) {
 	x.ClientIP = x.Peer.Addr().Unmap().WithZone("")
 }
 
-// GiveRoom gives the exchange the room that its engine has for fields. Nothing
-// else may use it.
-func (x *Exchange) GiveRoom(room message.Fields) { x.room = room[:0] }
+// GiveRoom gives the exchange the room that its engine has for fields. They begin with
+// those of the request, whose list has the capacity that they have a length; what they
+// have a capacity for beyond is free. Nothing else may use it.
+func (x *Exchange) GiveRoom(room message.Fields) { x.room = room }
 
 // TakeRoom is an empty list with room for n fields, the caller's alone: of what
 // the engine has given, or else allocated.
 func (x *Exchange) TakeRoom(n int) message.Fields {
-	if n > cap(x.room) {
+	all := cap(x.room)
+	left := all - n
+	if left < len(x.room) { // it is taken from the end: the request's fields grow from the beginning
 		return make(message.Fields, 0, n)
 	}
-	taken := x.room[:0:n]
-	x.room = x.room[n:n]
+	taken := x.room[left:left:all]
+	x.room = x.room[:len(x.room):left]
 	return taken
+}
+
+// AddRequestFields appends lines to those of the request.
+func (x *Exchange) AddRequestFields(fields message.Fields) {
+	x.growRequest(len(fields))
+	x.Request.Fields = append(x.Request.Fields, fields...)
+}
+
+// growRequest has the list of the request's fields grow by n where it stands, if there is
+// free room behind it.
+func (x *Exchange) growRequest(n int) {
+	fields := x.Request.Fields
+	whole := len(fields) + n
+	if whole <= cap(fields) || whole > cap(x.room) || len(fields) == 0 {
+		return
+	}
+	if cap(fields) == len(x.room) && &fields[0] == &x.room[0] { // it was not allocated anew
+		x.room = x.room[:whole]
+		x.Request.Fields = x.room[:len(fields):whole]
+	}
 }
 
 // PeerText is the peer's address without port, mapping and zone, empty where it

@@ -63,8 +63,7 @@ func trailersBut(trailer func() message.Fields, drop func(name string) bool) fun
 // later. Who keeps a field from going on calls it, and who sets one that must be the
 // gateway's word.
 func (x *Exchange) DropRequestField(name string) {
-	r := x.Request
-	r.Fields.DeleteFunc(func(field message.Field) bool { return message.Alike(field.Name, name) })
+	x.Request.Fields.DeleteAlike(name)
 	x.dropRequestTrailer(name)
 }
 
@@ -75,6 +74,7 @@ func (x *Exchange) SetRequestField(name, value string) {
 	r.Fields.DeleteFunc(func(field message.Field) bool {
 		return message.Alike(field.Name, name) && !strings.EqualFold(field.Name, name)
 	})
+	x.growRequest(1)
 	r.Fields.Set(name, value)
 	x.dropRequestTrailer(name)
 }

@@ -125,12 +125,12 @@ func (e *exchange) readHead(in *input) error {
 }
 
 // parcel leaves the room that the request's fields do not take, nor its id, to
-// what is made from the request.
+// what is added to them, and to what is made from the request.
 func (e *exchange) parcel() {
 	fields := e.request.Fields
 	if end := len(fields) + 1; cap(fields) == fieldRoom && end <= fieldRoom {
 		e.request.Fields = fields[:len(fields):end]
-		e.GiveRoom(e.fields[end:])
+		e.GiveRoom(e.fields[:end])
 	}
 }
 

@@ -2,6 +2,8 @@ package server
 
 import (
 	"testing"
+
+	"sluice/internal/message"
 )
 
 // What is made from a request never stands where its own fields do, nor where
@@ -19,7 +21,15 @@ func TestParcel(t *testing.T) {
 			made.Add("X", "made")
 		}
 		e.request.Fields.Add("X", "id")
-		e.request.Fields.Add("X", "more")
+		e.Request = &e.request
+		e.AddRequestFields(message.Fields{{Name: "X", Value: "more"}})
+		left := fieldRoom
+		if n+1+5 <= left {
+			left -= 5
+		}
+		if place := &e.request.Fields[0] == &e.fields[0]; place != (n+2 <= left) {
+			t.Errorf("%d fields: they grow where they stand: %v", n, place)
+		}
 		for i, field := range e.request.Fields {
 			if want := [...]string{"request", "id", "more"}[max(i-n+1, 0)]; field.Value != want {
 				t.Errorf("%d fields: %d is %q", n, i, field.Value)

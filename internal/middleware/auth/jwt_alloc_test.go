@@ -4,6 +4,8 @@ package auth
 
 import (
 	"testing"
+
+	"sluice/internal/message"
 )
 
 // With the race detector more is allocated.
@@ -19,5 +21,29 @@ func TestSecondUseAllocatesNothing(t *testing.T) {
 	serve()
 	if n := testing.AllocsPerRun(100, serve); n > 0 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+// TestClaimsInRoomAllocateNothing: fields of claims stand in the room that there is for them.
+func TestClaimsInRoomAllocateNothing(t *testing.T) {
+	b := newBed(t, JWT(), secretly("claims_to_headers: {X-User: sub, X-Api: aud}"))
+	whole := make(message.Fields, 8)
+	token := bearing(hs(claimsOf(nil)))
+	x := exchange(t, request("/"))
+	serve := func() {
+		came := append(whole[:0], request("/", token).Fields...)
+		x.Principal, x.Request.Fields = nil, came[:len(came):len(came)+1]
+		x.GiveRoom(whole[:len(came)+1])
+		if err := b.handler.Serve(x); err != nil {
+			t.Fatal(err)
+		}
+		if got := x.Request.Fields; len(got) != 3 || &got[0] != &whole[0] || got[2].Value != "api" {
+			t.Fatalf("the fields are %v", got)
+		}
+	}
+	serve()
+	own := testing.AllocsPerRun(100, func() { _ = append(whole[:0], request("/", token).Fields...) })
+	if n := testing.AllocsPerRun(100, serve); n > own {
+		t.Errorf("%v allocations", n-own)
 	}
 }

@@ -130,7 +130,7 @@ func (i *Identity) Pass(x *pipeline.Exchange, user *ClaimedUser) {
 	}
 	if user != nil {
 		x.Authenticate(user.principal)
-		x.Request.Fields = append(x.Request.Fields, user.fields...)
+		x.AddRequestFields(user.fields)
 	}
 }
 
