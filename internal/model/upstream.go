@@ -85,6 +85,17 @@ type Balancer struct {
 type Key struct {
 	Source KeySource
 	Name   string // of the header, cookie, query parameter or claim
+	// IPv6Prefix is how many bits of an address of IPv6 count, from the first; 0: all.
+	// Left out of the text where it is 0: a store knows limits by the text of their keys.
+	IPv6Prefix int `json:",omitzero"`
+}
+
+// String is the key as one writes it, without a prefix.
+func (k Key) String() string {
+	if k.Name == "" {
+		return string(k.Source)
+	}
+	return string(k.Source) + ":" + k.Name
 }
 
 // KeySource is where a key is taken from.

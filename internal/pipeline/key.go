@@ -26,11 +26,24 @@ func KeyOf(x *Exchange, key *model.Key) (value string, there bool) {
 	case model.KeyConsumer:
 		value = x.Consumer
 	case model.KeyClientIP:
-		value = x.ClientText()
+		value = x.networkText(key.IPv6Prefix)
 	default:
 		panic("BUG: no key is taken from " + string(key.Source))
 	}
 	return value, value != ""
+}
+
+// networkText is the client's address as text or, of one of IPv6, the network that its
+// first bits are; 0 is all of them. Empty where there is none.
+func (x *Exchange) networkText(bits int) string {
+	if bits == 0 || !x.ClientIP.Is6() {
+		return x.ClientText()
+	}
+	network, err := x.ClientIP.Prefix(bits)
+	if err != nil {
+		panic("BUG: a key has a prefix that is none: " + err.Error())
+	}
+	return network.String()
 }
 
 // destinationName is the upstream that a route leads to, or what stands for all of

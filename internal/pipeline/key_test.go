@@ -50,6 +50,28 @@ func TestKeyOf(t *testing.T) {
 			t.Errorf("upstream: %q, want %q", value, c.want)
 		}
 	}
+	for _, c := range []struct {
+		client string
+		bits   int
+		want   string
+	}{
+		{"2001:db8:1:2:3::4", 0, "2001:db8:1:2:3::4"},
+		{"2001:db8:1:2:3::4", 64, "2001:db8:1:2::/64"},
+		{"2001:db8:1:2ff:3::4", 56, "2001:db8:1:200::/56"},
+		{"2001:db8::", 1, "::/1"},
+		{"fe80::1%eth0", 64, "fe80::/64"},
+		{"192.0.2.1", 24, "192.0.2.1"},
+		{"::ffff:192.0.2.1", 64, "192.0.2.1"},
+	} {
+		x := NewExchange(t.Context(), request, &model.Listener{}, netip.AddrPortFrom(netip.MustParseAddr(c.client), 1), time.Time{})
+		if value, _ := KeyOf(x, &model.Key{Source: model.KeyClientIP, IPv6Prefix: c.bits}); value != c.want {
+			t.Errorf("%d bits of %s: %q, want %q", c.bits, c.client, value, c.want)
+		}
+	}
+	nobody := NewExchange(t.Context(), request, &model.Listener{}, netip.AddrPort{}, time.Time{})
+	if value, there := KeyOf(nobody, &model.Key{Source: model.KeyClientIP, IPv6Prefix: 64}); there {
+		t.Errorf("the network of nobody: %q", value)
+	}
 	x.Principal = nil
 	if value, there := KeyOf(x, &model.Key{Source: model.KeyClaim, Name: "sub"}); there {
 		t.Errorf("a claim of nobody: %q", value)

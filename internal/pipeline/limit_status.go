@@ -10,6 +10,10 @@ type LimitStatus struct {
 	Rate      string `json:"rate,omitempty"`
 	Burst     int64  `json:"burst,omitempty"`
 	Mode      string `json:"mode,omitempty"`
+	// Key is what it counts by, and IPv6Prefix how many bits of an address of IPv6; 0: all,
+	// or no address.
+	Key        []string `json:"key,omitempty"`
+	IPv6Prefix int      `json:"ipv6_prefix,omitempty"`
 	// Keys is how many keys it knows something of by itself, and Evicted how many it
 	// has forgotten because there were too many.
 	Keys    int   `json:"keys"`

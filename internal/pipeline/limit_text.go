@@ -24,6 +24,9 @@ func (s *LimitStatus) Numbers() string {
 	if s.Algorithm != "" {
 		parts = append(parts, s.Algorithm)
 	}
+	if s.IPv6Prefix > 0 {
+		parts = append(parts, fmt.Sprint("IPv6 by /", s.IPv6Prefix))
+	}
 	if s.Mode == "shadow" {
 		parts = append(parts, s.Mode)
 	}

@@ -47,7 +47,7 @@ func sideOf(split *model.Split, request *message.Request) *Destination {
 	}
 	reason := "each exchange by chance"
 	if split.Sticky != nil {
-		reason = keyText(split.Sticky) + " keeps a user on one side; without it by chance"
+		reason = split.Sticky.String() + " keeps a user on one side; without it by chance"
 	}
 	if split.Failover {
 		reason += "; a side without an available endpoint gives its share to the others"
@@ -76,7 +76,7 @@ func to(d *Destination, m *model.Upstream) *Destination {
 	d.Upstream, d.Target, d.Breaker = m.Name, endpoints(m), guardOf(m)
 	d.Reason += "; " + m.Balancer.Policy
 	if m.Balancer.HashOn != nil {
-		d.Reason += " on " + keyText(m.Balancer.HashOn)
+		d.Reason += " on " + m.Balancer.HashOn.String()
 	}
 	d.Reason += " picks the endpoint"
 	return d
@@ -115,13 +115,6 @@ func guardOf(m *model.Upstream) string {
 func percent(share float64) string {
 	text := strconv.FormatFloat(share*100, 'f', 2, 64)
 	return strings.TrimSuffix(strings.TrimRight(text, "0"), ".") + "%"
-}
-
-func keyText(key *model.Key) string {
-	if key.Name == "" {
-		return string(key.Source)
-	}
-	return string(key.Source) + ":" + key.Name
 }
 
 // shares are the sides of a split: 95% shop (v1), 5% shop-next (v2).

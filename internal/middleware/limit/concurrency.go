@@ -23,6 +23,7 @@ import (
 type ConcurrencyOptions struct {
 	Max          *int             `config:"max" doc:"how many exchanges there may be at once, from their beginning to the last byte of the response; it may be left out with adaptive" default:"any number"`
 	Key          config.LimitKeys `config:"key" doc:"what it counts by: one, or a list that is one key together; a value that is missing counts as an empty one" default:"global, and upstream with adaptive"`
+	IPv6Prefix   *int             `config:"ipv6_prefix" doc:"how many bits of a client's address of IPv6 count, from the first, so that all of a network are one; with the key client_ip" default:"128, the whole address"`
 	Queue        int              `config:"queue" doc:"how many more may wait for a place, first come first served"`
 	QueueTimeout config.Duration  `config:"queue_timeout" doc:"how long they may"`
 	MaxKeys      int              `config:"max_keys" doc:"how many keys are remembered; past it those that were not seen lately are forgotten"`
@@ -89,6 +90,7 @@ func validateConcurrency(o *ConcurrencyOptions, report model.Report) concurrency
 	if o.Key != nil {
 		l.Keys = o.Key.Keys()
 	}
+	validatePrefix(l.Keys, o.IPv6Prefix, report)
 	if o.QueueTimeout == 0 && o.Queue > 0 {
 		report("queue_timeout", "with queue_timeout 0 nobody could wait in the queue", "raise it, or remove queue")
 	}

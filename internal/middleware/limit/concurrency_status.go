@@ -14,6 +14,7 @@ const shownKeys = 20
 // status tells people how the limit is.
 func (c *concurrency) status(name string) pipeline.LimitStatus {
 	s := pipeline.LimitStatus{Limit: name, Kind: "concurrency_limit", Max: c.Max, Keys: c.table.Len(), Evicted: c.table.Evicted()}
+	showKeys(&s, c.Keys)
 	c.table.Range(func(_ uint64, g *gate) bool {
 		stand := g.stand()
 		s.Running += stand.running

@@ -75,7 +75,7 @@ func TestConcurrency(t *testing.T) {
 		wantWord(t, "the same key", serve(other, request(t.Context(), "192.0.2.1")), pipeline.Overloaded)
 		wantWaiting(t, "another key", serve(other, request(t.Context(), "192.0.2.2")))
 
-		if got, want := b.shown[0](), (pipeline.LimitStatus{Limit: "r concurrency_limit 0", Kind: "concurrency_limit", Keys: 1, Max: 1, Running: 1, Waiting: 3}); !reflect.DeepEqual(got, want) {
+		if got, want := b.shown[0](), (pipeline.LimitStatus{Limit: "r concurrency_limit 0", Kind: "concurrency_limit", Key: []string{"global"}, Keys: 1, Max: 1, Running: 1, Waiting: 3}); !reflect.DeepEqual(got, want) {
 			t.Errorf("shown as %+v", got)
 		}
 		leave(pipeline.ErrClientGone)

@@ -17,20 +17,21 @@ import (
 
 // RateOptions are the options of rate_limit.
 type RateOptions struct {
-	Name      string                  `config:"name" doc:"what clients and metrics call it" default:"the name of the middleware, or its place"`
-	Rate      config.Rate             `config:"rate,required" doc:"how much is let through"`
-	Burst     *int64                  `config:"burst" doc:"how much of it at once, with token_bucket" default:"the number of rate"`
-	Algorithm string                  `config:"algorithm" enum:"token_bucket|sliding_window" doc:"token_bucket lets burst through at once and rate on and on; sliding_window never more than rate in any time of its unit"`
-	Key       config.LimitKeys        `config:"key" doc:"what it counts by: one, or a list that is one key together; a value that is missing counts as an empty one" default:"client_ip"`
-	Cost      int64                   `config:"cost" doc:"how much a request takes"`
-	Tiers     config.Map[TierOptions] `config:"tiers" doc:"other numbers for some, by name"`
-	TierBy    *config.LimitKey        `config:"tier_by" doc:"what names the tier of a request; one that is not among tiers has the numbers above" default:"the tier of the consumer"`
-	Store     config.StoreName        `config:"store" doc:"where what is used up is kept: memory, or a store that all instances share" default:"memory"`
-	Sync      string                  `config:"sync" enum:"exact|lease" doc:"with a store: exact, each decision is the store's; lease, each instance takes portions of what is there ahead of need, so that most decisions ask nobody"`
-	OnFailure string                  `config:"on_store_failure" enum:"local|allow|deny" doc:"while the store cannot be used: local, each instance enforces its share by itself; allow, all pass; deny, all are 503" default:"local"`
-	Mode      string                  `config:"mode" enum:"enforce|shadow" doc:"whether what is too much is refused, or only counted"`
-	MaxKeys   int                     `config:"max_keys" doc:"how many keys are remembered; past it those that were not seen lately are forgotten"`
-	Adaptive  *AdaptiveRateOptions    `config:"adaptive" doc:"lets what is usual through, not all that rate would" default:"it does not"`
+	Name       string                  `config:"name" doc:"what clients and metrics call it" default:"the name of the middleware, or its place"`
+	Rate       config.Rate             `config:"rate,required" doc:"how much is let through"`
+	Burst      *int64                  `config:"burst" doc:"how much of it at once, with token_bucket" default:"the number of rate"`
+	Algorithm  string                  `config:"algorithm" enum:"token_bucket|sliding_window" doc:"token_bucket lets burst through at once and rate on and on; sliding_window never more than rate in any time of its unit"`
+	Key        config.LimitKeys        `config:"key" doc:"what it counts by: one, or a list that is one key together; a value that is missing counts as an empty one" default:"client_ip"`
+	IPv6Prefix *int                    `config:"ipv6_prefix" doc:"how many bits of a client's address of IPv6 count, from the first, so that all of a network are one; with the key client_ip" default:"128, the whole address"`
+	Cost       int64                   `config:"cost" doc:"how much a request takes"`
+	Tiers      config.Map[TierOptions] `config:"tiers" doc:"other numbers for some, by name"`
+	TierBy     *config.LimitKey        `config:"tier_by" doc:"what names the tier of a request; one that is not among tiers has the numbers above" default:"the tier of the consumer"`
+	Store      config.StoreName        `config:"store" doc:"where what is used up is kept: memory, or a store that all instances share" default:"memory"`
+	Sync       string                  `config:"sync" enum:"exact|lease" doc:"with a store: exact, each decision is the store's; lease, each instance takes portions of what is there ahead of need, so that most decisions ask nobody"`
+	OnFailure  string                  `config:"on_store_failure" enum:"local|allow|deny" doc:"while the store cannot be used: local, each instance enforces its share by itself; allow, all pass; deny, all are 503" default:"local"`
+	Mode       string                  `config:"mode" enum:"enforce|shadow" doc:"whether what is too much is refused, or only counted"`
+	MaxKeys    int                     `config:"max_keys" doc:"how many keys are remembered; past it those that were not seen lately are forgotten"`
+	Adaptive   *AdaptiveRateOptions    `config:"adaptive" doc:"lets what is usual through, not all that rate would" default:"it does not"`
 }
 
 // TierOptions are the numbers of a tier.
@@ -88,6 +89,7 @@ func validateRate(o *RateOptions, report model.Report) rateLimit {
 	if o.Key != nil {
 		l.Keys = o.Key.Keys()
 	}
+	validatePrefix(l.Keys, o.IPv6Prefix, report)
 	if o.TierBy != nil {
 		l.TierBy = &o.TierBy.Key
 	}
@@ -173,7 +175,11 @@ func buildRate(site *pipeline.Site, l rateLimit) pipeline.Middleware {
 	if l.Shadow {
 		mode = modeShadow
 	}
-	site.Show(settings.Identity, func() pipeline.LimitStatus { return g.status(&settings, "rate_limit", mode) })
+	site.Show(settings.Identity, func() pipeline.LimitStatus {
+		status := g.status(&settings, "rate_limit", mode)
+		showKeys(&status, l.Keys)
+		return status
+	})
 	return g.middleware
 }
 
