@@ -5,6 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"strconv"
+	"unicode/utf16"
+	"unicode/utf8"
 )
 
 // deepest is how deep the JSON of a token may be nested.
@@ -78,4 +81,39 @@ func (r objectReader) value(depth int) (any, error) {
 		return r.list(depth)
 	}
 	return next, nil
+}
+
+// halved tells whether JSON has an escape of half a character: of one surrogate without the
+// other (RFC 7493 2.1). What that means is a matter of taste, too (RFC 8259 8.2): it may
+// come to another name.
+func halved(data []byte) bool {
+	const size = len(`\u0000`)
+	for {
+		at := bytes.IndexByte(data, '\\')
+		if at < 0 {
+			return false
+		}
+		data = data[at:]
+		first := escaped(data)
+		switch {
+		case !utf16.IsSurrogate(first):
+			data = data[min(2, len(data)):] // past what is escaped, which may be a backslash
+		case utf16.DecodeRune(first, escaped(data[size:])) == utf8.RuneError:
+			return true
+		default:
+			data = data[2*size:]
+		}
+	}
+}
+
+// escaped is what \uXXXX at the beginning stands for, 0 where there is none.
+func escaped(data []byte) rune {
+	if len(data) < 6 || data[0] != '\\' || data[1] != 'u' {
+		return 0
+	}
+	code, err := strconv.ParseUint(string(data[2:6]), 16, 16)
+	if err != nil {
+		return 0
+	}
+	return rune(code)
 }

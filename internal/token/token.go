@@ -141,10 +141,10 @@ func (p *parsed) issuer() (name string, ok bool, err error) {
 	return *seen.Iss, true, nil
 }
 
-// textPart reads a part that is a text.
+// textPart reads a part that is JSON in UTF-8.
 func textPart(part string) ([]byte, error) {
 	data, err := decodePart(part)
-	if err == nil && !utf8.Valid(data) {
+	if err == nil && (!utf8.Valid(data) || halved(data)) {
 		err = ErrMalformed
 	}
 	return data, err
