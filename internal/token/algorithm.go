@@ -23,6 +23,12 @@ const (
 	sm2Too = "SGD_SM3_SM2"
 )
 
+// EdDSA is the one that RFC 9864 calls Ed25519 here, where no keys of Ed448 are.
+const (
+	EdDSA   = "EdDSA"
+	Ed25519 = "Ed25519"
+)
+
 // family is what algorithms need of a key.
 type family int
 
@@ -41,25 +47,31 @@ type algorithm struct {
 	name   string
 	family family
 	bytes  int // of a secret, at least: those of the hash (RFC 7518 3.2)
+	// means is the algorithm that this is a second name of; empty: it is a first one.
+	means string
 }
+
+// is tells whether an algorithm is the one of a name, by whichever of its own.
+func (a *algorithm) is(name string) bool { return name == a.name || name == a.means && name != "" }
 
 // algorithms are all that there are. none is not among them.
 var algorithms = []algorithm{
-	{"HS256", familySecret, 32},
-	{"HS384", familySecret, 48},
-	{"HS512", familySecret, 64},
-	{"RS256", familyRSA, 0},
-	{"RS384", familyRSA, 0},
-	{"RS512", familyRSA, 0},
-	{"PS256", familyRSA, 0},
-	{"PS384", familyRSA, 0},
-	{"PS512", familyRSA, 0},
-	{"ES256", familyP256, 0},
-	{"ES384", familyP384, 0},
-	{"ES512", familyP521, 0},
-	{"EdDSA", familyEd25519, 0},
-	{SM2, familySM2, 0},
-	{sm2Too, familySM2, 0},
+	{"HS256", familySecret, 32, ""},
+	{"HS384", familySecret, 48, ""},
+	{"HS512", familySecret, 64, ""},
+	{"RS256", familyRSA, 0, ""},
+	{"RS384", familyRSA, 0, ""},
+	{"RS512", familyRSA, 0, ""},
+	{"PS256", familyRSA, 0, ""},
+	{"PS384", familyRSA, 0, ""},
+	{"PS512", familyRSA, 0, ""},
+	{"ES256", familyP256, 0, ""},
+	{"ES384", familyP384, 0, ""},
+	{"ES512", familyP521, 0, ""},
+	{EdDSA, familyEd25519, 0, ""},
+	{Ed25519, familyEd25519, 0, EdDSA},
+	{SM2, familySM2, 0, ""},
+	{sm2Too, familySM2, 0, SM2},
 }
 
 // Algorithms are the names of all algorithms, as headers have them.
@@ -154,6 +166,19 @@ func (v sm2Verifier) VerifyPayload(payload, signature []byte, _ jose.SignatureAl
 	encoded, err := asn1.Marshal(struct{ R, S *big.Int }{new(big.Int).SetBytes(signature[:half]), new(big.Int).SetBytes(signature[half:])})
 	if err != nil || !sm2.VerifyASN1WithSM2(v.key, nil, payload, encoded) {
 		return errSM2
+	}
+	return nil
+}
+
+// ed25519Verifier checks signatures of Ed25519 by the name that go-jose does not know.
+type ed25519Verifier struct{ key ed25519.PublicKey }
+
+var errEd25519 = errors.New("the signature is not that of Ed25519")
+
+// VerifyPayload is jose.OpaqueVerifier's.
+func (v ed25519Verifier) VerifyPayload(payload, signature []byte, _ jose.SignatureAlgorithm) error {
+	if !ed25519.Verify(v.key, payload, signature) {
+		return errEd25519
 	}
 	return nil
 }

@@ -59,7 +59,7 @@ func (k *Key) fitsAny() bool {
 
 // fits tells whether signatures of an algorithm may be checked with the key.
 func (k *Key) fits(a algorithm) bool {
-	if a.family != k.family || k.only != "" && k.only != a.name && (a.family != familySM2 || k.only != SM2) {
+	if a.family != k.family || k.only != "" && !a.is(k.only) {
 		return false
 	}
 	secret, ok := k.material.([]byte)

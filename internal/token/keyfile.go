@@ -1,6 +1,7 @@
 package token
 
 import (
+	"bytes"
 	"crypto/x509/pkix"
 	"encoding/asn1"
 	"encoding/base64"
@@ -18,6 +19,9 @@ import (
 // mostKeys bounds the keys of a document.
 const mostKeys = 200
 
+// byteOrderMark is what some editors begin files with (RFC 8259 8.1).
+const byteOrderMark = "\ufeff"
+
 // Document is what a JWK set (RFC 7517 5) holds.
 type Document struct {
 	Set *Set
@@ -33,7 +37,7 @@ func ReadDocument(data []byte, secrets bool) (*Document, error) {
 	var document struct {
 		Keys *[]json.RawMessage `json:"keys"`
 	}
-	if err := json.Unmarshal(data, &document); err != nil || document.Keys == nil {
+	if err := json.Unmarshal(bytes.TrimPrefix(data, []byte(byteOrderMark)), &document); err != nil || document.Keys == nil {
 		return nil, errDocument
 	}
 	if len(*document.Keys) > mostKeys {
@@ -91,14 +95,31 @@ func readJWK(raw []byte, secrets bool) (*Key, error) {
 		}
 		return newKey(seen.Kid, seen.Alg, public)
 	}
+	bare, err := withoutCertificates(raw)
+	if err != nil {
+		return nil, errors.New("is no JWK")
+	}
 	var key jose.JSONWebKey
-	if err := key.UnmarshalJSON(raw); err != nil {
+	if err := key.UnmarshalJSON(bare); err != nil {
 		return nil, errors.New("cannot be used: " + strings.TrimPrefix(err.Error(), "go-jose/go-jose: "))
 	}
 	if _, secret := key.Key.([]byte); secret && !secrets { // names of members may differ by case alone
 		return nil, errPublished
 	}
 	return newKey(seen.Kid, seen.Alg, key.Key)
+}
+
+// withoutCertificates is a JWK without what it says of certificates (RFC 7517 4.6 to 4.9).
+// Those vouch for nothing here, and a key is no worse for one that Go does not read.
+func withoutCertificates(raw []byte) ([]byte, error) {
+	members, err := readObject(raw)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range []string{"x5u", "x5c", "x5t", "x5t#S256"} {
+		delete(members, name)
+	}
+	return json.Marshal(members)
 }
 
 var errPublished = errors.New("is a secret, which must not be published")
@@ -138,7 +159,7 @@ func PublicKeys(text string) (*Set, error) {
 		return nil, errors.New(`is no PEM, which begins with "-----BEGIN PUBLIC KEY-----"`)
 	}
 	var keys []*Key
-	for rest := []byte(text); ; {
+	for rest := []byte(strings.TrimPrefix(text, byteOrderMark)); ; {
 		var block *pem.Block
 		if block, rest = pem.Decode(rest); block == nil {
 			break

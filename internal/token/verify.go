@@ -1,6 +1,7 @@
 package token
 
 import (
+	"crypto/ed25519"
 	"fmt"
 	"slices"
 	"time"
@@ -78,9 +79,7 @@ func (*Verifier) checkSignature(out *Verified, p *parsed, by *Issuer, a algorith
 }
 
 func (i *Issuer) allows(a algorithm) bool {
-	return i.Algorithms == nil || slices.ContainsFunc(i.Algorithms, func(name string) bool {
-		return name == a.name || name == SM2 && a.name == sm2Too
-	})
+	return i.Algorithms == nil || slices.ContainsFunc(i.Algorithms, a.is)
 }
 
 // checkClaims reads the claims, if nobody has yet, and looks at them.
@@ -114,7 +113,7 @@ func (s *Set) verify(p *parsed, a algorithm) (*Key, error) {
 			return nil, ErrMalformed
 		}
 		for _, k := range candidates {
-			if _, err := signed.Verify(k.verifier()); err == nil {
+			if _, err := signed.Verify(k.verifier(a)); err == nil {
 				return k, nil
 			}
 		}
@@ -125,10 +124,13 @@ func (s *Set) verify(p *parsed, a algorithm) (*Key, error) {
 	return nil, ErrUnknownKey
 }
 
-// verifier is the key as go-jose takes it.
-func (k *Key) verifier() any {
+// verifier is the key as go-jose takes it for an algorithm.
+func (k *Key) verifier(a algorithm) any {
 	if public, ok := k.sm2(); ok {
 		return sm2Verifier{public}
+	}
+	if public, ok := k.material.(ed25519.PublicKey); ok && a.name == Ed25519 {
+		return ed25519Verifier{public}
 	}
 	return k.material
 }

@@ -30,7 +30,7 @@ func signer(t testing.TB, algorithm string) (private, public any) {
 		return k.rsa, &k.rsa.PublicKey
 	case strings.HasPrefix(algorithm, "ES"):
 		return k.ec[algorithm], &k.ec[algorithm].PublicKey
-	case algorithm == "EdDSA":
+	case algorithm == EdDSA, algorithm == Ed25519:
 		return k.ed25519, k.ed25519.Public()
 	}
 	return k.sm2, &k.sm2.PublicKey
@@ -52,7 +52,7 @@ func TestAlgorithms(t *testing.T) {
 			}
 			_, own := signer(t, signed)
 			err = verifier([]string{other}, key(t, "", "", own)).check(text)
-			if want := signed == other || other == SM2 && signed == sm2Too; (err == nil) != want || !want && !errors.Is(err, ErrAlgorithm) {
+			if want := signed == other || other == SM2 && signed == sm2Too || other == EdDSA && signed == Ed25519; (err == nil) != want || !want && !errors.Is(err, ErrAlgorithm) {
 				t.Errorf("%s where %s is allowed: %v", signed, other, err)
 			}
 		}
@@ -213,7 +213,7 @@ func TestPublicKeys(t *testing.T) {
 		"RS384": block("CERTIFICATE", certificate, err),
 		"RS256": pkix(&k.rsa.PublicKey), "PS512": block("RSA PUBLIC KEY", x509.MarshalPKCS1PublicKey(&k.rsa.PublicKey), nil),
 		"ES384": pkix(&k.ec["ES384"].PublicKey), "EdDSA": pkix(k.ed25519.Public()), "SM2": pkix(&k.sm2.PublicKey),
-		"ES256": pkix(k.ed25519.Public()) + "a comment\n" + pkix(&k.ec["ES256"].PublicKey),
+		"ES256": "\ufeff" + pkix(k.ed25519.Public()) + "a comment\n" + pkix(&k.ec["ES256"].PublicKey),
 	} {
 		set, err := PublicKeys(text)
 		if err != nil {
@@ -283,7 +283,7 @@ func TestDocument(t *testing.T) {
 		}
 		return document
 	}
-	for _, good := range []string{"", `,"kid":"a"`, `,"alg":"RS256"`, `,"use":"sig"`, `,"key_ops":["verify"]`, `,"key_ops":["sign","verify"]`, `,"x5t":"","more":[1]`} {
+	for _, good := range []string{"", `,"kid":"a"`, `,"alg":"RS256"`, `,"use":"sig"`, `,"key_ops":["verify"]`, `,"key_ops":["sign","verify"]`, `,"x5t":"","more":[1]`, `,"x5t":"AAAA","x5t#S256":"!"`, `,"x5c":["MIIB"]`, `,"x5c":7,"x5u":"::"`} {
 		if d := read(rsaKey(good)); d.Set.Len() != 1 || d.Unused != nil {
 			t.Errorf("%s: %v", good, d.Unused)
 		}
@@ -299,6 +299,7 @@ func TestDocument(t *testing.T) {
 		rsaKey(`,"alg":"HS256"`):              "is not of the kind that its alg needs",
 		rsaKey(`,"d":"AQAB"`):                 "has its private part in it, which must not be published",
 		rsaKey(`,"kid":7`):                    "is no JWK",
+		rsaKey(`,"more":1,"more":2`):          "is no JWK",
 		`7`:                                   "is no JWK",
 		`{"kty":"RSA","e":"AQAB","n":"AQAB"}`: "is RSA of fewer than 2048 or more than 8192 bits",
 		`{"kty":"oct","k":"AyM1SysPpbyDfgZld3umj1qzKObwVMkoqQ-EstJQLr_T-1qS0gZH75aKtMN3Yj0iPS4hcgUuTwjAzZr1Z9CAow"}`:                   "is a secret, which must not be published",
@@ -323,6 +324,9 @@ func TestDocument(t *testing.T) {
 		if _, got := ReadDocument([]byte(text), true); err != nil || got == nil || got.Error() != want {
 			t.Errorf("%.40s: %v, want %s", text, got, want)
 		}
+	}
+	if document, err := ReadDocument([]byte("\ufeff"+`{"keys":[`+rsaKey("")+`]}`), false); err != nil || document.Set.Len() != 1 {
+		t.Errorf("behind a byte order mark: %+v, %v", document, err)
 	}
 	if a, b := read(rsaKey(""), rsaKey(`,"kid":"a"`)), read(rsaKey(`,"kid":"a"`), rsaKey("")); !a.Set.Equal(b.Set) || a.Set.Equal(read(rsaKey("")).Set) || a.Set.Equal(nil) {
 		t.Error("sets are equal that are not, or the other way round")

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/emmansun/gmsm/sm3"
+
+	"sluice/internal/token"
 )
 
 // isHashOf tells whether an at_hash is that of an access token: the left half of its hash,
@@ -31,7 +33,7 @@ func isHashOf(text, access, id string) bool {
 	case strings.HasSuffix(name, "384"):
 		s := sha512.Sum384([]byte(access))
 		sum = s[:]
-	case strings.HasSuffix(name, "512"), name == "EdDSA": // Ed25519 has SHA-512 in it
+	case strings.HasSuffix(name, "512"), name == token.EdDSA, name == token.Ed25519: // Ed25519 has SHA-512 in it
 		s := sha512.Sum512([]byte(access))
 		sum = s[:]
 	default: // what is left is SM2
