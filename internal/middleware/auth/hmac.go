@@ -287,6 +287,7 @@ func (g *hmacGate) identify(x *pipeline.Exchange) (*pipeline.Principal, error) {
 	if err := g.verifyBody(x.Request, sig); err != nil {
 		return nil, err
 	}
+	sig.dropAlike(x.Request)
 	if g.nonces == nil {
 		return key.principal, nil
 	}

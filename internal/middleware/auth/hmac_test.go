@@ -248,6 +248,7 @@ func TestHMACRefuses(t *testing.T) {
 		"a key twice":                     edit("Signature-Input", func(v string) string { return v + `;keyid="shop"` }),
 		"a parameter without value":       edit("Signature-Input", func(v string) string { return v + ";x" }),
 		"a token as a value":              edit("Signature-Input", func(v string) string { return v + ";x=y" }),
+		"a token as an item's parameter":  edit("Signature", func(v string) string { return v + ";a=b;c" }),
 		"a component with a parameter":    replace("Signature-Input", `"@path"`, `"@path";sf`),
 		"components with commas":          replace("Signature-Input", `"@method" "@path"`, `"@method","@path"`),
 		"components without space":        replace("Signature-Input", `"@method" "@path"`, `"@method""@path"`),
@@ -324,6 +325,25 @@ func TestHMACAuthority(t *testing.T) {
 	for _, components := range [][]string{{"@method"}, {"@request-target"}} {
 		_, err := b.at(signing{components: components}.sign(request("/")), signedAt)
 		b.refused(fmt.Sprint(components), err, hmacChallenge)
+	}
+}
+
+// TestHMACContentLength: how long a body is is said by the framing, and may be signed.
+func TestHMACContentLength(t *testing.T) {
+	b := newBed(t, HMAC(), fmt.Sprintf(hmacOptions, ""))
+	for _, c := range []struct {
+		signed string
+		told   bool
+		good   bool
+	}{{"5", true, true}, {"5", false, false}, {"-1", false, false}, {"", false, false}, {"6", true, false}} {
+		s := signing{components: []string{"@method", "@path", "content-digest", "content-length"}, values: map[string]string{"content-length": c.signed}}
+		if _, err := b.at(s.sign(body(request("/"), "hello", c.told)), signedAt); (err == nil) != c.good {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+	s := signing{components: []string{"@method", "@path", "content-length"}, values: map[string]string{"content-length": "0"}}
+	if _, err := b.at(s.sign(request("/")), signedAt); err != nil {
+		t.Errorf("no body: %v", err)
 	}
 }
 

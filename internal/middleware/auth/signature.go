@@ -19,6 +19,9 @@ type signature struct {
 	algorithm  string // empty: not said
 	key        string // keyid
 	nonce      string
+	// foreign says that it has what is not known here, so that it cannot be verified: it
+	// may be for somebody else, and is no fault of others beside it.
+	foreign bool
 }
 
 // signaturesOf reads the signatures of a request by their labels. Where the fields are
@@ -36,8 +39,9 @@ func signaturesOf(fields message.Fields) map[string]*signature {
 	}
 	s = scanner{rest: macs}
 	if !s.dictionary(func(label string) {
-		if mac := s.bytes(); found[label] != nil {
-			found[label].mac = mac
+		mac, more := s.bytes(), s.parameters()
+		if sig := found[label]; sig != nil {
+			sig.mac, sig.foreign = mac, sig.foreign || more
 		}
 	}) {
 		return nil
@@ -59,21 +63,24 @@ func (s *scanner) input() *signature {
 	s.take("(")
 	for s.rest = strings.TrimLeft(s.rest, " "); !s.bad && !s.next(')'); {
 		component := s.text()
+		switch parts := s.parameters(); { // of a part of a field or of the target
+		case len(sig.components) >= mostMembers, !parts && sig.has(component): // 2.5: no name stands twice
+			s.bad = true
+		case parts:
+			sig.foreign = true
+		}
 		if len(sig.components) > 0 {
 			params.WriteByte(' ')
 		}
 		params.WriteString(quoted(component))
-		if sig.has(component) || len(sig.components) >= mostMembers { // 2.5: no name stands twice
-			s.bad = true
-		}
 		sig.components = append(sig.components, component)
 		if !strings.HasPrefix(s.rest, ")") {
-			s.take(" ") // no parameters: all of a field or of the target is signed, or nothing
+			s.take(" ")
 			s.rest = strings.TrimLeft(s.rest, " ")
 		}
 	}
 	params.WriteByte(')')
-	s.parameters(sig, &params)
+	sig.describe(s, &params)
 	sig.params = params.String()
 	return sig
 }
@@ -87,38 +94,48 @@ func (sig *signature) has(component string) bool {
 	return false
 }
 
-// parameters reads those of a signature: texts and integers.
-func (s *scanner) parameters(sig *signature, out *strings.Builder) {
+// describe reads the parameters of a signature: texts and integers.
+func (sig *signature) describe(s *scanner, out *strings.Builder) {
 	seen := map[string]bool{}
 	for s.next(';') {
 		s.rest = strings.TrimLeft(s.rest, " ")
 		name := s.key()
-		s.take("=")
 		if s.bad || seen[name] || len(seen) >= mostMembers {
 			s.bad = true
 			return
 		}
 		seen[name] = true
+		value := s.next('=')
 		out.WriteString(";" + name + "=")
-		switch name {
-		case "created":
+		switch {
+		case value && name == "created":
 			sig.created, sig.hasCreated = s.integer(), true
 			out.WriteString(strconv.FormatInt(sig.created, 10))
-		case "expires":
+		case value && name == "expires":
 			sig.expires, sig.hasExpires = s.integer(), true
 			out.WriteString(strconv.FormatInt(sig.expires, 10))
+		case value && strings.HasPrefix(s.rest, `"`):
+			text := s.text()
+			out.WriteString(quoted(text))
+			sig.say(name, text)
 		default:
-			value := s.text()
-			out.WriteString(quoted(value))
-			switch name {
-			case "alg":
-				sig.algorithm = value
-			case "keyid":
-				sig.key = value
-			case "nonce":
-				sig.nonce = value
+			sig.foreign = true
+			if value {
+				s.item()
 			}
 		}
+	}
+}
+
+// say notes a parameter that is a text.
+func (sig *signature) say(name, text string) {
+	switch name {
+	case "alg":
+		sig.algorithm = text
+	case "keyid":
+		sig.key = text
+	case "nonce":
+		sig.nonce = text
 	}
 }
 
@@ -126,6 +143,9 @@ func (s *scanner) parameters(sig *signature, out *strings.Builder) {
 // or canonical. It fails where something is covered that the request does not have, or
 // that cannot be told.
 func (sig *signature) base(r *message.Request, path string) (base string, ok bool) {
+	if sig.foreign {
+		return "", false
+	}
 	var out strings.Builder
 	for _, component := range sig.components {
 		value, ok := componentOf(r, component, path)
@@ -136,6 +156,20 @@ func (sig *signature) base(r *message.Request, path string) (base string, ok boo
 	}
 	out.WriteString(`"@signature-params": ` + sig.params)
 	return out.String(), true
+}
+
+// dropAlike drops the fields that are not covered, and that some endpoints take for one
+// that is (message.Alike): what the signature says of that one is the last word.
+func (sig *signature) dropAlike(r *message.Request) {
+	r.Fields.DeleteFunc(func(field message.Field) (drop bool) {
+		for _, component := range sig.components {
+			if message.SameName(field.Name, component) {
+				return false
+			}
+			drop = drop || message.Alike(field.Name, component)
+		}
+		return drop
+	})
 }
 
 // componentOf is the value of a component (RFC 9421 2.1 and 2.2).
@@ -153,6 +187,8 @@ func componentOf(r *message.Request, component, path string) (value string, ok b
 		return authorityOf(r), true
 	case "host":
 		return r.Host, true
+	case "content-length": // which is no field any more
+		return strconv.FormatInt(r.Length, 10), r.Length >= 0
 	case "@path":
 		return path, true
 	case "@query":

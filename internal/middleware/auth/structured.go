@@ -97,6 +97,36 @@ func (s *scanner) integer() int64 {
 	return number
 }
 
+// item reads a value of any type (3.3), of which nothing is told but where it ends.
+func (s *scanner) item() {
+	switch {
+	case strings.HasPrefix(s.rest, `"`):
+		s.text()
+	case strings.HasPrefix(s.rest, ":"):
+		s.bytes()
+	case strings.HasPrefix(s.rest, `%"`): // a quote within it is written as %22
+		_, rest, ok := strings.Cut(s.rest[len(`%"`):], `"`)
+		s.rest, s.bad = rest, s.bad || !ok
+	default: // numbers, dates, truth values and tokens have no end but what cannot be in them
+		end := len(s.rest) - len(strings.TrimLeft(s.rest, "?@:/!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"))
+		s.rest, s.bad = s.rest[end:], s.bad || end == 0
+	}
+}
+
+// parameters reads those of an item (3.1.2), and tells whether there are any.
+func (s *scanner) parameters() (there bool) {
+	for n := 0; s.next(';'); n++ {
+		there = true
+		s.rest = strings.TrimLeft(s.rest, " ")
+		s.key()
+		if s.next('=') {
+			s.item()
+		}
+		s.bad = s.bad || n >= mostMembers
+	}
+	return there
+}
+
 // mostMembers bounds what is looked at of a dictionary, and of a list within it.
 const mostMembers = 32
 
