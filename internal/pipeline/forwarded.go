@@ -21,6 +21,18 @@ func GatewaySets(name string) bool {
 	return len(name) > len("X-Forwarded-") && strings.EqualFold(name[:len("X-Forwarded-")], "X-Forwarded-")
 }
 
+// GatewayTells tells whether the gateway says something itself in requests under a name, so
+// that no middleware may. Of the others that GatewaySets tells of, as X-Forwarded-User,
+// strangers may say nothing either, and middleware may.
+func GatewayTells(name string) bool {
+	switch message.Lookup(name) {
+	case message.Forwarded, message.XRealIP, message.XRequestID, message.Via,
+		message.XForwardedFor, message.XForwardedProto, message.XForwardedHost, message.XForwardedClientCert:
+		return true
+	}
+	return false
+}
+
 // lookAlike tells whether a name is that of a field which the gateway sets, the
 // framing's among them, but for underscores.
 func lookAlike(field message.Field) bool {

@@ -144,7 +144,7 @@ func checkClaimHeader(name, path string, report model.Report) {
 		report(path, "the field name "+quoted(name)+" is not valid", "field names are letters, digits and -")
 	case id.OfEngine(), id == message.Host, id == message.ProxyAuthenticate, id == message.ProxyAuthorization:
 		report(path, "the field "+name+" belongs to the connection and cannot tell a claim", "use another name")
-	case pipeline.GatewaySets(alike):
+	case pipeline.GatewayTells(alike):
 		report(path, "the field "+name+" is set by the gateway and cannot tell a claim", "use another name")
 	}
 }
