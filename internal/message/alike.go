@@ -1,6 +1,9 @@
 package message
 
-import "slices"
+import (
+	"slices"
+	"strings"
+)
 
 // Alike tells whether two field names are one to endpoints that make variables of them
 // (RFC 3875 4.1.18): neither case counts, nor whether it is - or _.
@@ -25,6 +28,18 @@ func (f *Fields) DeleteAlike(name string) {
 			return
 		}
 	}
+}
+
+// Likeness is the one name that stands for all that are alike: in lower case, with -.
+func Likeness(name string) string {
+	if strings.IndexFunc(name, func(r rune) bool { return r == '_' || 'A' <= r && r <= 'Z' }) < 0 {
+		return name
+	}
+	likeness := []byte(name)
+	for i, c := range likeness {
+		likeness[i] = variable(c)
+	}
+	return string(likeness)
 }
 
 func variable(c byte) byte {

@@ -22,6 +22,9 @@ func TestAlike(t *testing.T) {
 		if got := Alike(c.a, c.b); got != c.want {
 			t.Errorf("%q, %q: %v", c.a, c.b, got)
 		}
+		if got := Likeness(c.a) == Likeness(c.b); got != c.want {
+			t.Errorf("%q and %q stand for %q and %q", c.a, c.b, Likeness(c.a), Likeness(c.b))
+		}
 	}
 }
 

@@ -98,7 +98,7 @@ var errRoles = errors.New("the client lacks the roles")
 func (r rbac) middleware(next pipeline.Handler) pipeline.Handler {
 	return pipeline.HandlerFunc(func(x *pipeline.Exchange) error {
 		if r.expression != nil {
-			if err := r.expression.allows((*vars)(x)); err != nil {
+			if err := r.expression.allows(varsOf(x)); err != nil {
 				return pipeline.NewError(pipeline.Forbidden, err)
 			}
 		} else if !r.holds(x.Principal) {

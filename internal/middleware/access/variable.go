@@ -2,29 +2,29 @@ package access
 
 import (
 	"net/url"
-	"reflect"
-	"strings"
 
 	"cel.dev/cel-go/cel"
-	"cel.dev/cel-go/common/types"
-	"cel.dev/cel-go/common/types/ref"
-	"cel.dev/cel-go/common/types/traits"
 
 	"sluice/internal/canonical"
-	"sluice/internal/message"
 	"sluice/internal/pipeline"
 )
 
-// vars are the variables of an expression: an exchange, of which values are taken
-// when the expression asks for them.
-type vars pipeline.Exchange
+// vars are the variables of an expression for one evaluation of it: an exchange, of which
+// values are taken when the expression asks for them.
+type vars struct {
+	*pipeline.Exchange
+
+	headers headers
+}
+
+func varsOf(x *pipeline.Exchange) *vars { return &vars{x, headers{fields: x.Request.Fields}} }
 
 // Parent is none.
 func (*vars) Parent() cel.Activation { return nil }
 
 // ResolveName is the value of a variable. What nobody has told is empty.
 func (v *vars) ResolveName(name string) (any, bool) {
-	x := (*pipeline.Exchange)(v)
+	x := v.Exchange
 	switch name {
 	case varMethod:
 		return x.Request.Method, true
@@ -33,7 +33,7 @@ func (v *vars) ResolveName(name string) (any, bool) {
 	case varHost:
 		return canonical.Host(x.Request.Host), true
 	case varHeaders:
-		return headers{x.Request.Fields}, true
+		return &v.headers, true
 	case varParams:
 		return params(x), true
 	case varRoute:
@@ -70,76 +70,3 @@ func params(x *pipeline.Exchange) map[string]string {
 	}
 	return all
 }
-
-// headers are the fields of a request as a map of CEL: the values of a name that is
-// there several times have commas between them, cookies semicolons. - and _ are one, as
-// to endpoints that make variables of names: nothing gets past an expression by the
-// other. A look-up, which is what nearly all expressions do, makes no map.
-type headers struct{ fields message.Fields }
-
-// Find is the value of a name, whose case does not matter.
-func (h headers) Find(key ref.Val) (ref.Val, bool) {
-	name, ok := key.(types.String)
-	if !ok {
-		return types.MaybeNoSuchOverloadErr(key), false
-	}
-	value, there := h.fields.Joined(",", func(other string) bool { return message.Alike(other, string(name)) })
-	if !there {
-		return nil, false
-	}
-	return types.String(value), true
-}
-
-// all is the map that the fields are.
-func (h headers) all() traits.Mapper {
-	return types.NewStringStringMap(types.DefaultTypeAdapter, h.fields.Map(",", func(line *message.Field) string {
-		return strings.ReplaceAll(strings.ToLower(line.Name), "_", "-")
-	}))
-}
-
-// Get is Find, or an error.
-func (h headers) Get(key ref.Val) ref.Val {
-	value, found := h.Find(key)
-	switch {
-	case found:
-		return value
-	case value != nil:
-		return value
-	}
-	return types.NewErr("no such key: %v", key)
-}
-
-// Contains tells whether Find finds it.
-func (h headers) Contains(key ref.Val) ref.Val {
-	value, found := h.Find(key)
-	if !found && value != nil {
-		return value
-	}
-	return types.Bool(found)
-}
-
-// Size is the number of names.
-func (h headers) Size() ref.Val { return h.all().Size() }
-
-// Iterator goes through the names, in lower case and with -.
-func (h headers) Iterator() traits.Iterator { return h.all().Iterator() }
-
-// Equal compares it as a map.
-func (h headers) Equal(other ref.Val) ref.Val {
-	if o, ok := other.(headers); ok {
-		other = o.all()
-	}
-	return h.all().Equal(other)
-}
-
-// ConvertToNative is for the library.
-func (h headers) ConvertToNative(t reflect.Type) (any, error) { return h.all().ConvertToNative(t) }
-
-// ConvertToType is for the library.
-func (h headers) ConvertToType(t ref.Type) ref.Val { return h.all().ConvertToType(t) }
-
-// Type is a map.
-func (headers) Type() ref.Type { return types.MapType }
-
-// Value is a map of Go.
-func (h headers) Value() any { return h.all().Value() }

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"reflect"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -26,11 +28,11 @@ func TestVariables(t *testing.T) {
 		varConsumer: "", varTier: "", varGroups: []string(nil), varClaims: map[string]any(nil),
 		varParams: map[string]string{"text": "a b", "odd": "a%zz"},
 	} {
-		if got, there := (*vars)(x).ResolveName(name); !there || !reflect.DeepEqual(got, want) {
+		if got, there := varsOf(x).ResolveName(name); !there || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %#v, %v", name, got, there)
 		}
 	}
-	if got, there := (*vars)(x).ResolveName("request"); there {
+	if got, there := varsOf(x).ResolveName("request"); there {
 		t.Errorf("there is a variable of another name: %v", got)
 	}
 }
@@ -42,7 +44,7 @@ func TestHeadersAsAMap(t *testing.T) {
 	fields.Add("x_a", "2")
 	fields.Add("Cookie", "a=1")
 	fields.Add("Cookie", "b=2")
-	h, want := headers{fields}, map[string]string{"x-a": "1,2", "cookie": "a=1; b=2"}
+	h, want := &headers{fields: fields}, map[string]string{"x-a": "1,2", "cookie": "a=1; b=2"}
 	if native, err := h.ConvertToNative(reflect.TypeFor[map[string]string]()); err != nil || !reflect.DeepEqual(native, want) {
 		t.Errorf("as a map of Go: %v, %v", native, err)
 	}
@@ -62,7 +64,7 @@ func TestHeadersAsAMap(t *testing.T) {
 		t.Errorf("the names are %v of %v", names, h.Size())
 	}
 	for what, got := range map[string]ref.Val{
-		"such fields":       h.Equal(headers{fields.Clone()}),
+		"such fields":       h.Equal(&headers{fields: fields.Clone()}),
 		"its map":           h.Equal(types.NewStringStringMap(types.DefaultTypeAdapter, want)),
 		"a name":            h.Contains(types.String("X-A")),
 		"no name":           types.Bool(h.Contains(types.String("x-b")) == types.False),
@@ -73,5 +75,33 @@ func TestHeadersAsAMap(t *testing.T) {
 		if got != types.True {
 			t.Errorf("%s: %v", what, got)
 		}
+	}
+}
+
+// TestManyLookUps find what one finds, and cost no more for long names that are nearly the
+// same: the library counts each as one step.
+func TestManyLookUps(t *testing.T) {
+	var fields message.Fields
+	long := "X-" + strings.Repeat("a", 600)
+	for i := range 90 {
+		fields.Add(long+string(rune('a'+i%26))+string(rune('0'+i/26)), strconv.Itoa(i))
+	}
+	fields.Add("x_b", "1")
+	fields.Add("X-B", "2")
+	h := &headers{fields: fields}
+	for range 4 * mostLooks {
+		for name, want := range map[string]string{"X-b": "1,2", "X_B": "1,2", long + "C0": "2", strings.ReplaceAll(long, "-", "_") + "z0": "25"} {
+			if got := h.Get(types.String(name)); got.Equal(types.String(want)) != types.True {
+				t.Fatalf("%s is %v", name, got)
+			}
+		}
+		for _, name := range []string{"x-\u212a", "x-c", ""} {
+			if h.Contains(types.String(name)) != types.False {
+				t.Fatalf("%q is there", name)
+			}
+		}
+	}
+	if h.looked != mostLooks {
+		t.Errorf("went through all fields %d times", h.looked)
 	}
 }
