@@ -188,7 +188,7 @@ func checkNames(key string, names []string, check func(path, name string, report
 // what some would take for that: no service sets it.
 func checkOwn(path, name string, report model.Report) {
 	switch alike := strings.ReplaceAll(name, "_", "-"); {
-	case pipeline.GatewaySets(alike):
+	case pipeline.GatewayTells(alike):
 		report(path, name+" is set by the gateway, and by no service", "use a name of its own")
 	case httpguts.ValidHeaderFieldName(name):
 		checkName(path, alike, report)

@@ -43,6 +43,7 @@ func TestProblems(t *testing.T) {
 		`{http: {url: "http://a.test", request_headers: ["*"]}}`:                    "http.request_headers[0] is *, which is no name and stands for none (name each field)",
 		`{http: {url: "http://a.test", response_headers: ["*"]}}`:                   "http.response_headers[0] is *",
 		`{http: {url: "http://a.test", response_headers: [X-Forwarded-For]}}`:       "X-Forwarded-For is set by the gateway, and by no service (use a name of its own)",
+		`{http: {url: "https://a.test", response_headers: [X-Forwarded-User]}}`:   "",
 		`{http: {url: "http://a.test", response_headers: [x_real_ip]}}`:             "x_real_ip is set by the gateway",
 		`{http: {url: "http://a.test", response_headers: [Transfer_Encoding]}}`:     "Transfer-Encoding belongs to the connection",
 		`{http: {url: "http://a.test"}, consumer_header: X-Request-ID}`:             "X-Request-ID is set by the gateway",
