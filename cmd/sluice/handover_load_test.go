@@ -84,7 +84,7 @@ func TestHandOversLoseNothing(t *testing.T) {
 		serving = tookOver(t, old, n)
 		requests.more(t, 100)
 		for range 5 { // whichever process answers
-			if status, body := fetch(t, admin, "http://"+addresses["admin"]+"/_gateway/ready"); status != 200 {
+			if status, body := gatewaytest.Fetch(t, admin, "http://"+addresses["admin"]+"/_gateway/ready"); status != 200 {
 				t.Errorf("ready is %d %s after a hand-over", status, body)
 			}
 		}
@@ -145,7 +145,7 @@ func TestSignalsWhileYielding(t *testing.T) {
 	ask(t, kept, keptIn, "/_gateway/ready")
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: gatewaytest.Patience}
 	born := func() string {
-		_, metrics := fetch(t, client, "http://"+addresses["admin"]+"/metrics")
+		_, metrics := gatewaytest.Fetch(t, client, "http://"+addresses["admin"]+"/metrics")
 		return bornLine.FindString(metrics)
 	}
 	before := born()

@@ -195,7 +195,7 @@ routes:
 	// All addresses are the same ones, though the system had chosen them.
 	client := httpClient(t)
 	for name, path := range map[string]string{"web": "/api", "more": "/api", "admin": "/_gateway/ready"} {
-		if status, _ := fetch(t, client, "http://"+addresses[name]+path); status != 200 {
+		if status, _ := gatewaytest.Fetch(t, client, "http://"+addresses[name]+path); status != 200 {
 			t.Errorf("%s answers %d after the hand-over", name, status)
 		}
 	}
@@ -243,7 +243,7 @@ func TestHandOverThatFails(t *testing.T) {
 		old.signal(syscall.SIGUSR2)
 		old.logged(`msg="the sockets stay here" error="the new process ended before it served: exit status 1"`, n)
 		for range 3 {
-			if status, body := fetch(t, client, "http://"+addresses["web"]+"/ping"); status != 200 || body != "pong" {
+			if status, body := gatewaytest.Fetch(t, client, "http://"+addresses["web"]+"/ping"); status != 200 || body != "pong" {
 				t.Errorf("the old process answers %d %q", status, body)
 			}
 			client.CloseIdleConnections()
@@ -252,7 +252,7 @@ func TestHandOverThatFails(t *testing.T) {
 	if text := "sluice.yaml:5:1: unknown key \"nonsense\"\n"; !strings.Contains(old.log(), "\n"+text) {
 		t.Error("the new process does not say why")
 	}
-	if status, _ := fetch(t, client, "http://"+addresses["admin"]+"/_gateway/ready"); status != 200 {
+	if status, _ := gatewaytest.Fetch(t, client, "http://"+addresses["admin"]+"/_gateway/ready"); status != 200 {
 		t.Errorf("ready is %d", status)
 	}
 	client.CloseIdleConnections()
@@ -264,7 +264,7 @@ func TestHandOverThatFails(t *testing.T) {
 	if code := old.exit(); code != 0 {
 		t.Errorf("the old process ended with status %d", code)
 	}
-	if status, body := fetch(t, client, "http://"+addresses["web"]+"/ping"); status != 200 || body != "pong" {
+	if status, body := gatewaytest.Fetch(t, client, "http://"+addresses["web"]+"/ping"); status != 200 || body != "pong" {
 		t.Errorf("the new process answers %d %q", status, body)
 	}
 	if err := fresh.Signal(syscall.SIGINT); err != nil {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -251,21 +250,6 @@ func write(t *testing.T, dir, name, content string) string {
 		t.Fatal(err)
 	}
 	return path
-}
-
-// fetch sends a GET and returns status and body.
-func fetch(t *testing.T, client *http.Client, url string) (int, string) {
-	t.Helper()
-	response, err := client.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return response.StatusCode, string(body)
 }
 
 // httpClient returns an HTTP client that follows no redirect and keeps its

@@ -15,31 +15,8 @@ import (
 	"time"
 
 	"sluice/internal/gatewaytest"
+	"sluice/internal/waittest"
 )
-
-// gated is an endpoint whose answers wait until the gate opens.
-func gated(t *testing.T) (url string, arrived, gate chan struct{}) {
-	t.Helper()
-	arrived, gate = make(chan struct{}, 16), make(chan struct{})
-	url = gatewaytest.NewHTTP(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		arrived <- struct{}{}
-		select {
-		case <-gate:
-			_, _ = io.WriteString(w, "late")
-		case <-r.Context().Done():
-		}
-	}))
-	return url, arrived, gate
-}
-
-func within(t *testing.T, c <-chan struct{}, what string) {
-	t.Helper()
-	select {
-	case <-c:
-	case <-time.After(gatewaytest.Patience):
-		t.Fatalf("waited in vain until %s", what)
-	}
-}
 
 // dial connects, and bounds what is then read.
 func dial(t *testing.T, network, address string) (net.Conn, *bufio.Reader) {
@@ -93,7 +70,7 @@ func TestReloadBySignal(t *testing.T) {
 	holder.Close()
 	gateway.signal(syscall.SIGHUP)
 	gateway.logged("revision=2", 1)
-	if status, body := fetch(t, httpClient(t), "http://"+address+"/ping"); status != 200 || body != "pong" {
+	if status, body := gatewaytest.Fetch(t, httpClient(t), "http://"+address+"/ping"); status != 200 || body != "pong" {
 		t.Errorf("the new listener answers %d %q", status, body)
 	}
 
@@ -116,19 +93,19 @@ func TestReopenLogBySignal(t *testing.T) {
 		}
 		return strings.Count(string(content), "GET /ping")
 	}
-	fetch(t, client, web+"/ping")
+	gatewaytest.Fetch(t, client, web+"/ping")
 	gatewaytest.WaitFor(t, "a line is written", func() bool { return lines("access.log") == 1 })
 	if err := os.Rename(filepath.Join(dir, "access.log"), filepath.Join(dir, "access.log.1")); err != nil {
 		t.Fatal(err)
 	}
-	fetch(t, client, web+"/ping")
+	gatewaytest.Fetch(t, client, web+"/ping")
 	gatewaytest.WaitFor(t, "the moved file is written on", func() bool { return lines("access.log.1") == 2 })
 	gateway.signal(syscall.SIGUSR1)
 	gatewaytest.WaitFor(t, "the file is there again", func() bool {
 		_, err := os.Stat(filepath.Join(dir, "access.log"))
 		return err == nil
 	})
-	fetch(t, client, web+"/ping")
+	gatewaytest.Fetch(t, client, web+"/ping")
 	gateway.signal(os.Interrupt)
 	if code := gateway.exit(); code != 0 || lines("access.log") != 1 || lines("access.log.1") != 2 {
 		t.Errorf("exit status %d, %d lines in the new file, %d in the old", code, lines("access.log"), lines("access.log.1"))
@@ -136,7 +113,7 @@ func TestReopenLogBySignal(t *testing.T) {
 }
 
 func TestDrain(t *testing.T) {
-	url, arrived, gate := gated(t)
+	url, arrived, gate := gatewaytest.NewGated(t)
 	dir := t.TempDir()
 	write(t, dir, "sluice.yaml", small+fmt.Sprintf("  - {id: slow, match: {path: /slow}, upstream: %q}\n", url))
 	gateway := start(t, dir, "run")
@@ -156,8 +133,8 @@ func TestDrain(t *testing.T) {
 		body, err := io.ReadAll(response.Body)
 		answered <- fmt.Sprint(response.StatusCode, " ", string(body), " ", response.Close, " ", err)
 	}()
-	within(t, arrived, "the request is under way")
-	if status, _ := fetch(t, client, "http://"+addresses["admin"]+"/_gateway/ready"); status != 200 {
+	waittest.Receive(t, "the request is under way", arrived)
+	if status, _ := gatewaytest.Fetch(t, client, "http://"+addresses["admin"]+"/_gateway/ready"); status != 200 {
 		t.Errorf("ready is %d before draining", status)
 	}
 
@@ -169,10 +146,10 @@ func TestDrain(t *testing.T) {
 		conn.Close()
 		t.Error("a new connection is accepted")
 	}
-	if status, body := fetch(t, client, "http://"+addresses["admin"]+"/_gateway/ready"); status != 503 || !strings.Contains(body, `"error":"not_ready"`) {
+	if status, body := gatewaytest.Fetch(t, client, "http://"+addresses["admin"]+"/_gateway/ready"); status != 503 || !strings.Contains(body, `"error":"not_ready"`) {
 		t.Errorf("ready is %d %s while draining", status, body)
 	}
-	if status, _ := fetch(t, client, "http://"+addresses["admin"]+"/_gateway/health"); status != 200 {
+	if status, _ := gatewaytest.Fetch(t, client, "http://"+addresses["admin"]+"/_gateway/health"); status != 200 {
 		t.Errorf("health is %d while draining", status)
 	}
 	if !gateway.running() {
@@ -194,7 +171,7 @@ func TestDrain(t *testing.T) {
 }
 
 func TestDrainDeadline(t *testing.T) {
-	url, arrived, _ := gated(t)
+	url, arrived, _ := gatewaytest.NewGated(t)
 	dir := t.TempDir()
 	write(t, dir, "sluice.yaml", small+fmt.Sprintf("  - {id: slow, match: {path: /slow}, upstream: %q}\ndrain_timeout: 300ms\n", url))
 	gateway := start(t, dir, "run")
@@ -203,7 +180,7 @@ func TestDrainDeadline(t *testing.T) {
 	if _, err := io.WriteString(conn, "GET /slow HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
-	within(t, arrived, "the request is under way")
+	waittest.Receive(t, "the request is under way", arrived)
 	began := time.Now()
 	gateway.signal(syscall.SIGTERM)
 	if response, err := http.ReadResponse(in, nil); err == nil {
@@ -229,7 +206,7 @@ func TestDrainDeadline(t *testing.T) {
 // TestSecondSignal ends a gateway in about a second, with nothing untold: what
 // it cuts has its line in the access log.
 func TestSecondSignal(t *testing.T) {
-	url, arrived, _ := gated(t)
+	url, arrived, _ := gatewaytest.NewGated(t)
 	dir := t.TempDir()
 	write(t, dir, "sluice.yaml", small+fmt.Sprintf("  - {id: slow, match: {path: /slow}, upstream: %q}\ndrain_timeout: 10m\n", url))
 	gateway := start(t, dir, "run")
@@ -237,7 +214,7 @@ func TestSecondSignal(t *testing.T) {
 	if _, err := io.WriteString(conn, "GET /slow HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
-	within(t, arrived, "the request is under way")
+	waittest.Receive(t, "the request is under way", arrived)
 	gateway.signal(syscall.SIGTERM)
 	gateway.logged("msg=draining", 1)
 	began := time.Now()
@@ -308,7 +285,7 @@ func TestReaderOfTheLogLeaves(t *testing.T) {
 			reader.Close()
 			client := httpClient(t)
 			gatewaytest.WaitFor(t, "the log tells of lost lines", func() bool {
-				if status, _ := fetch(t, client, "http://"+web+"/ping"); status != 200 {
+				if status, _ := gatewaytest.Fetch(t, client, "http://"+web+"/ping"); status != 200 {
 					t.Fatalf("status %d", status)
 				}
 				return strings.Contains(gateway.log(), "access log not written")

@@ -74,15 +74,21 @@ func TestStatusOfWhatFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := strings.Join(strings.Fields(text.String()), " ")
-	for _, want := range []string{
+	printed(t, text.String(),
 		"UPSTREAM ENDPOINT WEIGHT VERSION STATE LATENCY ACTIVE REQUESTS FAILURES users http://a 3 v1 healthy 12.3ms 1 9 2 ",
 		"users http://b 1 ejected until 2030-01-02T03:04:05Z, 2 in a row; unhealthy: status 500 0 0 0 found none found",
 		"BREAKER OF ENDPOINT STATE SINCE NEXT PROBE REQUESTS FAILURES SLOW REASON users (all) open 2030-01-02T03:04:05Z 2030-01-02T03:04:35Z 7 6 1 5 failures in a row",
 		"shop http://c closed 0 0 0",
-	} {
+	)
+}
+
+// printed holds a text to what it must have, however much space is between its words.
+func printed(t *testing.T, text string, wanted ...string) {
+	t.Helper()
+	got := strings.Join(strings.Fields(text), " ")
+	for _, want := range wanted {
 		if !strings.Contains(got, want) {
-			t.Errorf("%q is not in:\n%s", want, text.String())
+			t.Errorf("%q is not in:\n%s", want, text)
 		}
 	}
 }
@@ -102,16 +108,11 @@ func TestStatusOfLimits(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := strings.Join(strings.Fields(text.String()), " ")
-	for _, want := range []string{
+	printed(t, text.String(),
 		"LIMIT KIND LETS THROUGH KEYS FORGOTTEN RUNNING WAITING KEPT IN upstream users upstream 1000/s, burst 2000, token_bucket 1 0 memory per-client",
 		"per-client rate_limit 10/m, sliding_window, shadow 100 7 main cannot be used: local reports",
 		"reports concurrency_limit 0 concurrency_limit 20 at once 1 0 20 3 memory",
-	} {
-		if !strings.Contains(got, want) {
-			t.Errorf("%q is not in:\n%s", want, text.String())
-		}
-	}
+	)
 }
 
 // TestExplanationOfWhatFails shows how it stands with where a request goes.

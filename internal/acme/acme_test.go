@@ -17,6 +17,7 @@ import (
 
 	"sluice/internal/lease"
 	"sluice/internal/model"
+	"sluice/internal/waittest"
 )
 
 const domain = "api.example.com"
@@ -25,7 +26,7 @@ const domain = "api.example.com"
 func obtained(t *testing.T, s *site, name string, roots *x509.CertPool) *x509.Certificate {
 	t.Helper()
 	var got *x509.Certificate
-	waitFor(t, "a certificate of the directory is shown", func() bool {
+	waittest.Until(t, "a certificate of the directory is shown", func() bool {
 		var err error
 		got, err = s.handshake(name, roots)
 		return err == nil
@@ -53,7 +54,7 @@ func TestObtainByHTTP01Alone(t *testing.T) {
 	if s.byHTTP.Load() == 0 || s.byTLS.Load() != 0 {
 		t.Errorf("%d challenges by HTTP, %d by TLS", s.byHTTP.Load(), s.byTLS.Load())
 	}
-	waitFor(t, "the status tells of it", func() bool {
+	waittest.Until(t, "the status tells of it", func() bool {
 		status := m.Status()
 		return len(status) == 1 && status[0].Domain == domain && status[0].NotAfter.Equal(got.NotAfter) &&
 			status[0].LastError == "" && status[0].NextTry.Before(got.NotAfter) && status[0].NextTry.After(got.NotBefore)
@@ -108,7 +109,7 @@ func TestTLSALPN01AtTheListenerOfOthers(t *testing.T) {
 	s.other.Store(theirs)
 	s.manager.Store(ours)
 	d.start()
-	waitFor(t, "both have a certificate", func() bool {
+	waittest.Until(t, "both have a certificate", func() bool {
 		return !ours.Status()[0].NotAfter.IsZero() && !theirs.Status()[0].NotAfter.IsZero()
 	})
 	if s.byHTTP.Load() != 0 || s.byTLS.Load() < 2 {
@@ -158,7 +159,7 @@ func TestTornPair(t *testing.T) {
 	m, end := s.serve(t, d.settings(storage, domain), Options{}, quick())
 	first := obtained(t, s, domain, d.issuedBy())
 	end()
-	_, other := d.root.issue(t, t.TempDir())
+	_, other := d.root.Issue().Write(t.TempDir(), "other")
 	text, err := os.ReadFile(other)
 	if err != nil {
 		t.Fatal(err)
@@ -305,7 +306,7 @@ func TestChallengesOfNobody(t *testing.T) {
 	}
 	asked(domain, ChallengePath+"token")
 	handshake(domain)
-	if told := journal.count("a challenge could not be looked up"); told != 2 {
+	if told := journal.Count("a challenge could not be looked up"); told != 2 {
 		t.Errorf("told %d times", told)
 	}
 

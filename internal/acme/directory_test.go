@@ -3,10 +3,12 @@ package acme
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -14,15 +16,18 @@ import (
 	"time"
 
 	"sluice/internal/model"
+	"sluice/internal/waittest"
 )
 
 func TestDirectoryThatIsDownAtTheStart(t *testing.T) {
 	s := newSite(t)
 	d := newDirectory(t, s, 20*time.Second)
 	storage := t.TempDir()
+	p := quick()
+	p.firstLoad = 2 * patience
 	begin := time.Now()
-	m, end := s.serve(t, d.settings(storage, domain), Options{HTTP01: true}, quick())
-	if took := time.Since(begin); took > 4*time.Second {
+	m, end := s.serve(t, d.settings(storage, domain), Options{HTTP01: true}, p)
+	if took := time.Since(begin); took > patience {
 		t.Errorf("the start took %v", took)
 	}
 	for range 20 {
@@ -30,11 +35,11 @@ func TestDirectoryThatIsDownAtTheStart(t *testing.T) {
 			t.Fatal("a handshake without a certificate")
 		}
 	}
-	waitFor(t, "the status tells of it", func() bool {
+	waittest.Until(t, "the status tells of it", func() bool {
 		status := m.Status()[0]
 		return status.LastError != "" && status.NotAfter.IsZero() && status.NextTry.After(begin)
 	})
-	if told := s.journal.count("handshakes are refused"); told != 1 {
+	if told := s.journal.Count("handshakes are refused"); told != 1 {
 		t.Errorf("told %d times that handshakes are refused", told)
 	}
 	if !strings.Contains(s.journal.String(), `level=ERROR msg="acme: no certificate" domain=api.example.com error=`) {
@@ -56,11 +61,11 @@ func TestDirectoryThatIsDownAtTheStart(t *testing.T) {
 	if got := obtainedAtOnce(t, s); got.SerialNumber.Cmp(first.SerialNumber) != 0 {
 		t.Error("another certificate than the stored one")
 	}
-	waitFor(t, "a renewal fails", func() bool {
+	waittest.Until(t, "a renewal fails", func() bool {
 		status := m.Status()[0]
 		return status.LastError != "" && status.NotAfter.Equal(first.NotAfter)
 	})
-	waitFor(t, "the log tells of it", func() bool { return s.journal.count("the certificate was not renewed") > 0 })
+	waittest.Until(t, "the log tells of it", func() bool { return s.journal.Count("the certificate was not renewed") > 0 })
 	obtainedAtOnce(t, s)
 
 	// It comes back, and has forgotten the account.
@@ -69,7 +74,7 @@ func TestDirectoryThatIsDownAtTheStart(t *testing.T) {
 	if got := obtained(t, s, domain, roots); got.SerialNumber.Cmp(first.SerialNumber) == 0 {
 		t.Error("the old certificate is of the new directory")
 	}
-	waitFor(t, "the error is forgotten", func() bool { return m.Status()[0].LastError == "" })
+	waittest.Until(t, "the error is forgotten", func() bool { return m.Status()[0].LastError == "" })
 }
 
 // obtainedAtOnce is the certificate that is shown now, whoever issued it.
@@ -91,7 +96,7 @@ func TestDirectoryThatRefuses(t *testing.T) {
 	p.refused = backoff{time.Hour, time.Hour}
 	m, _ := s.serve(t, d.settings(t.TempDir(), "www.blocked.example", domain), Options{HTTP01: true}, p)
 	obtained(t, s, domain, d.issuedBy()) // one name's trouble is not the others'
-	waitFor(t, "the refusal is told", func() bool {
+	waittest.Until(t, "the refusal is told", func() bool {
 		status := m.Status()[0]
 		return strings.Contains(status.LastError, "rejectedIdentifier") && time.Until(status.NextTry) > 50*time.Minute
 	})
@@ -106,11 +111,14 @@ func TestDirectoryThatIsNone(t *testing.T) {
 	}))
 	defer page.Close()
 	roots := filepath.Join(t.TempDir(), "roots.pem")
-	writePEM(t, roots, "CERTIFICATE", page.Certificate().Raw)
+	text := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: page.Certificate().Raw})
+	if err := os.WriteFile(roots, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	settings := model.ACME{Domains: []string{domain}, Directory: page.URL, CAFile: roots, Storage: t.TempDir()}
 	m, end := s.serve(t, settings, Options{}, quick())
 	defer end()
-	waitFor(t, "the status tells of it", func() bool { return m.Status()[0].LastError != "" })
+	waittest.Until(t, "the status tells of it", func() bool { return m.Status()[0].LastError != "" })
 	want := page.URL + `: register an account: this is not the URL of an ACME directory: it answers with "text/html", not with application/json`
 	if got := m.Status()[0].LastError; !strings.Contains(got, want) {
 		t.Errorf("got %s", got)
@@ -125,11 +133,11 @@ func TestCertificateOfAnotherInstanceWhileOrdersFail(t *testing.T) {
 	p := quick()
 	p.unreached = backoff{time.Hour, time.Hour}
 	unlucky, _ := s.serve(t, d.settings(storage, domain), Options{}, p)
-	waitFor(t, "an order fails", func() bool { return unlucky.Status()[0].LastError != "" })
+	waittest.Until(t, "an order fails", func() bool { return unlucky.Status()[0].LastError != "" })
 	d.start()
 	s.serve(t, d.settings(storage, domain), Options{}, quick())
 	obtained(t, s, domain, d.issuedBy())
-	waitFor(t, "the other one shows it", func() bool {
+	waittest.Until(t, "the other one shows it", func() bool {
 		cert, err := unlucky.GetCertificate(&tls.ClientHelloInfo{ServerName: domain})
 		return err == nil && cert != nil && unlucky.Status()[0].LastError == ""
 	})

@@ -1,21 +1,14 @@
 package acme
 
 import (
-	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/binary"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
 	"io"
 	"log/slog"
-	"math/big"
 	mathrand "math/rand/v2"
 	"net"
 	"net/http"
@@ -23,7 +16,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -33,8 +25,11 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/net/dns/dnsmessage"
 
+	"sluice/internal/certtest"
 	"sluice/internal/lease"
+	"sluice/internal/logtest"
 	"sluice/internal/model"
+	"sluice/internal/waittest"
 )
 
 // programs are built once, when the first test wants them, into a folder that
@@ -73,107 +68,16 @@ func TestMain(m *testing.M) {
 // patience is how long a test waits for what must happen.
 const patience = time.Minute
 
-func waitFor(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !condition(); {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain: %s", what)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-}
-
-// journal is a log that tests read.
-type journal struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (j *journal) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.Write(p)
-}
-
-func (j *journal) String() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.String()
-}
-
-func (j *journal) count(text string) int { return strings.Count(j.String(), text) }
-
 // newLog is a log of everything, shown where the test fails.
-func newLog(t *testing.T) (*slog.Logger, *journal) {
+func newLog(t *testing.T) (*slog.Logger, *logtest.Buffer) {
 	t.Helper()
-	j := &journal{}
+	j := &logtest.Buffer{}
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("log:\n%s", j)
 		}
 	})
 	return slog.New(slog.NewTextHandler(j, &slog.HandlerOptions{Level: slog.LevelDebug})), j
-}
-
-// authority signs certificates for tests.
-type authority struct {
-	leaf *x509.Certificate
-	key  *ecdsa.PrivateKey
-	file string // PEM
-}
-
-func newAuthority(t *testing.T, folder string) *authority {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test authority"}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), KeyUsage: x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if template, err = x509.ParseCertificate(der); err != nil {
-		t.Fatal(err)
-	}
-	a := &authority{leaf: template, key: key, file: filepath.Join(folder, "authority.pem")}
-	writePEM(t, a.file, "CERTIFICATE", der)
-	return a
-}
-
-// issue writes a certificate for loopback and its key.
-func (a *authority) issue(t *testing.T, folder string, names ...string) (cert, key string) {
-	t.Helper()
-	own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), DNSNames: names, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.leaf, &own.PublicKey, a.key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := x509.MarshalECPrivateKey(own)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, key = filepath.Join(folder, "cert.pem"), filepath.Join(folder, "key.pem")
-	writePEM(t, cert, "CERTIFICATE", der)
-	writePEM(t, key, "EC PRIVATE KEY", text)
-	return cert, key
-}
-
-func writePEM(t *testing.T, file, kind string, der []byte) {
-	t.Helper()
-	if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // given are the ports that freePort has given away.
@@ -203,8 +107,9 @@ type directory struct {
 	folder   string
 	port     int
 	manage   int
-	root     *authority
-	output   *journal
+	root     *certtest.Certificate
+	rootFile string
+	output   *logtest.Buffer
 	command  *exec.Cmd
 	ended    chan struct{}
 	resolver string
@@ -216,8 +121,9 @@ type directory struct {
 func newDirectory(t *testing.T, s *site, life time.Duration) *directory {
 	t.Helper()
 	folder := t.TempDir()
-	d := &directory{t: t, folder: folder, port: freePort(t), manage: freePort(t), root: newAuthority(t, folder), output: &journal{}, resolver: newResolver(t)}
-	cert, key := d.root.issue(t, folder, "localhost")
+	d := &directory{t: t, folder: folder, port: freePort(t), manage: freePort(t), root: certtest.Authority(t, "test authority"), output: &logtest.Buffer{}, resolver: newResolver(t)}
+	d.rootFile = d.root.CertFile()
+	cert, key := d.root.Issue("localhost", "127.0.0.1").Write(folder, "own")
 	config := map[string]any{"pebble": map[string]any{
 		"listenAddress": fmt.Sprintf("127.0.0.1:%d", d.port), "managementListenAddress": fmt.Sprintf("127.0.0.1:%d", d.manage),
 		"certificate": cert, "privateKey": key, "httpPort": s.httpPort, "tlsPort": s.tlsPort, "keyAlgorithm": "ecdsa",
@@ -232,9 +138,7 @@ func newDirectory(t *testing.T, s *site, life time.Duration) *directory {
 	if err := os.WriteFile(filepath.Join(folder, "pebble.json"), text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	roots := x509.NewCertPool()
-	roots.AddCert(d.root.leaf)
-	d.client = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, DisableKeepAlives: true}}
+	d.client = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: d.root.Pool()}, DisableKeepAlives: true}}
 	t.Cleanup(func() {
 		d.stop()
 		if t.Failed() {
@@ -265,7 +169,7 @@ func (d *directory) start() {
 		close(d.ended)
 	}()
 	for _, url := range []string{d.url(), d.managed("/roots/0")} {
-		waitFor(d.t, "Pebble answers", func() bool {
+		waittest.Until(d.t, "Pebble answers", func() bool {
 			select {
 			case <-d.ended:
 				d.t.Fatalf("Pebble ended")
@@ -323,11 +227,11 @@ func (d *directory) issuedBy() *x509.CertPool {
 }
 
 // issued counts its certificates.
-func (d *directory) issued() int { return d.output.count("Issued certificate serial") }
+func (d *directory) issued() int { return d.output.Count("Issued certificate serial") }
 
 // settings are those of a listener that uses the directory.
 func (d *directory) settings(storage string, domains ...string) model.ACME {
-	return model.ACME{Email: "ops@example.com", Domains: domains, Directory: d.url(), CAFile: d.root.file, Storage: storage}
+	return model.ACME{Email: "ops@example.com", Domains: domains, Directory: d.url(), CAFile: d.rootFile, Storage: storage}
 }
 
 // newResolver is a DNS server on TCP, for which every name is on loopback.
@@ -393,7 +297,7 @@ type site struct {
 	challenged        func()                  // called whenever a challenge was answered
 	byHTTP, byTLS     atomic.Int32
 	log               *slog.Logger
-	journal           *journal
+	journal           *logtest.Buffer
 }
 
 func newSite(t *testing.T) *site {

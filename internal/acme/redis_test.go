@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"sluice/internal/model"
+	"sluice/internal/waittest"
 )
 
 // redisServer is a real Redis on a free port.
@@ -51,7 +52,7 @@ func (r *redisServer) start() {
 		close(r.ended)
 	}()
 	client := r.client()
-	waitFor(r.t, "Redis answers", func() bool {
+	waittest.Until(r.t, "Redis answers", func() bool {
 		select {
 		case <-r.ended:
 			r.t.Fatalf("Redis ended")
@@ -124,7 +125,7 @@ func TestTwoInstancesOrderOnce(t *testing.T) {
 	_, endFirst = asked.serve(t, settings, Options{HTTP01: true, Redis: database.client()}, quick())
 	second, _ := other.serve(t, settings, Options{HTTP01: true, Redis: database.client()}, quick())
 	for _, s := range []*site{asked, other} {
-		waitFor(t, "both show another one", func() bool {
+		waittest.Until(t, "both show another one", func() bool {
 			now, err := s.handshake(domain, roots)
 			return err == nil && now.SerialNumber.Cmp(before.SerialNumber) != 0
 		})
@@ -156,7 +157,7 @@ func TestChallengeOfAnotherInstance(t *testing.T) {
 			settings := d.settings("", domain)
 			settings.Store = "main"
 			orders, _ := s.serve(t, settings, Options{HTTP01: http01, Redis: blocked(t, database, s, settings, http01)}, quick())
-			waitFor(t, "a certificate is there", func() bool { return !orders.Status()[0].NotAfter.IsZero() })
+			waittest.Until(t, "a certificate is there", func() bool { return !orders.Status()[0].NotAfter.IsZero() })
 			if s.byHTTP.Load()+s.byTLS.Load() == 0 {
 				t.Error("nobody was asked")
 			}
@@ -200,7 +201,7 @@ func TestRedisThatIsDown(t *testing.T) {
 	settings := d.settings("", domain)
 	settings.Store = "main"
 	m, _ := s.serve(t, settings, Options{Redis: database.client()}, quick())
-	waitFor(t, "the status tells of it", func() bool {
+	waittest.Until(t, "the status tells of it", func() bool {
 		status := m.Status()[0]
 		return strings.Contains(status.LastError, "redis: load") && strings.Contains(status.LastError, "connection refused")
 	})
@@ -237,7 +238,7 @@ func TestRedisThatIsSilent(t *testing.T) {
 	if took := time.Since(begin); took > 3*time.Second {
 		t.Errorf("the start took %v", took)
 	}
-	if s.journal.count("the storage does not answer") != 1 {
+	if s.journal.Count("the storage does not answer") != 1 {
 		t.Error("nobody tells that the storage does not answer")
 	}
 }
@@ -320,7 +321,7 @@ func TestLostLock(t *testing.T) {
 	if err := database.client().Set(t.Context(), redisLock+"name", "another", 0).Err(); err != nil {
 		t.Fatal(err)
 	}
-	waitFor(t, "the loss is told", func() bool { return journal.count("a lock was lost") == 1 })
+	waittest.Until(t, "the loss is told", func() bool { return journal.Count("a lock was lost") == 1 })
 	if err := storage.Unlock(t.Context(), "name"); !errors.Is(err, errLost) {
 		t.Errorf("got %v", err)
 	}
@@ -357,7 +358,7 @@ func TestRedisErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	database.stop()
-	waitFor(t, "the failure is told", func() bool { return journal.count("a lock was not renewed") > 0 })
+	waittest.Until(t, "the failure is told", func() bool { return journal.Count("a lock was not renewed") > 0 })
 	if err := storage.Unlock(ctx, "name"); err == nil || !strings.HasPrefix(err.Error(), "redis: unlock name: ") {
 		t.Errorf("got %v", err)
 	}

@@ -10,6 +10,8 @@ import (
 
 	"github.com/caddyserver/certmagic"
 	rfc8555 "github.com/mholt/acmez/v3/acme"
+
+	"sluice/internal/waittest"
 )
 
 func TestRenewal(t *testing.T) {
@@ -21,7 +23,7 @@ func TestRenewal(t *testing.T) {
 	roots := d.issuedBy()
 	first := obtained(t, s, domain, roots)
 	told := s.journal.String()
-	waitFor(t, "another certificate is shown", func() bool {
+	waittest.Until(t, "another certificate is shown", func() bool {
 		return obtainedAtOnce(t, s).SerialNumber.Cmp(first.SerialNumber) != 0
 	})
 	obtained(t, s, domain, roots)
@@ -43,7 +45,7 @@ func TestRenewalOfShortLives(t *testing.T) {
 	p.check = usualPace().check
 	m, _ := s.serve(t, d.settings(t.TempDir(), domain), Options{}, p)
 	first := obtained(t, s, domain, d.issuedBy())
-	waitFor(t, "another certificate is shown", func() bool {
+	waittest.Until(t, "another certificate is shown", func() bool {
 		return obtainedAtOnce(t, s).SerialNumber.Cmp(first.SerialNumber) != 0
 	})
 	if second := obtainedAtOnce(t, s); second.NotBefore.After(first.NotAfter) || m.Status()[0].Expired {
@@ -99,11 +101,11 @@ func TestRenewalWithoutAdvice(t *testing.T) {
 	}
 	m, _ = s.serve(t, d.settings(storage, domain), Options{}, quick())
 	first := obtainedAtOnce(t, s)
-	waitFor(t, "the status tells when it is due", func() bool {
+	waittest.Until(t, "the status tells when it is due", func() bool {
 		status := m.Status()[0]
 		return !status.NextTry.IsZero() || status.NotAfter.After(first.NotAfter)
 	})
-	waitFor(t, "another certificate is shown", func() bool {
+	waittest.Until(t, "another certificate is shown", func() bool {
 		return obtainedAtOnce(t, s).SerialNumber.Cmp(first.SerialNumber) != 0
 	})
 	due := first.NotAfter.Add(-life / 3)
@@ -139,19 +141,9 @@ func TestDirectoryAdvisesToRenew(t *testing.T) {
 	if _, err := d.read(http.MethodPost, d.managed("/set-renewal-info/"), strings.NewReader(body)); err != nil {
 		t.Fatal(err)
 	}
-	// As if the time had come at which the directory wants to be asked again.
-	advice, resource, err := m.byName[domain].storedAdvice(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	asked := time.Now().Add(-time.Minute)
-	advice.RetryAfter = &asked
-	advice.SelectedTime = time.Now().Add(20 * time.Hour)
-	if err := m.byName[domain].storeAdvice(t.Context(), resource, advice); err != nil {
-		t.Fatal(err)
-	}
+	staleAdvice(t, m)
 	s.serve(t, d.settings(storage, domain), Options{}, quick())
-	waitFor(t, "it is renewed", func() bool {
+	waittest.Until(t, "it is renewed", func() bool {
 		now, err := s.handshake(domain, roots)
 		return err == nil && now.SerialNumber.Cmp(first.SerialNumber) != 0
 	})
@@ -168,6 +160,22 @@ func TestAdviceThatDoesNotCome(t *testing.T) {
 	first := obtained(t, s, domain, d.issuedBy())
 	end()
 	d.stop()
+	renewal := staleAdvice(t, m)
+	m, _ = s.serve(t, d.settings(storage, domain), Options{}, quick())
+	waittest.Until(t, "it was asked in vain", func() bool { return s.journal.Count("when to renew is not known anew") > 0 })
+	if got := obtainedAtOnce(t, s); got.SerialNumber.Cmp(first.SerialNumber) != 0 {
+		t.Error("another certificate")
+	}
+	waittest.Until(t, "nothing is wrong", func() bool {
+		status := m.Status()[0]
+		return status.LastError == "" && status.NextTry.Equal(renewal)
+	})
+}
+
+// staleAdvice has a manager's advice be as if the time had come at which the directory
+// wants to be asked again. It returns when it says to renew.
+func staleAdvice(t *testing.T, m *Manager) (renewal time.Time) {
+	t.Helper()
 	advice, resource, err := m.byName[domain].storedAdvice(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -178,13 +186,5 @@ func TestAdviceThatDoesNotCome(t *testing.T) {
 	if err := m.byName[domain].storeAdvice(t.Context(), resource, advice); err != nil {
 		t.Fatal(err)
 	}
-	m, _ = s.serve(t, d.settings(storage, domain), Options{}, quick())
-	waitFor(t, "it was asked in vain", func() bool { return s.journal.count("when to renew is not known anew") > 0 })
-	if got := obtainedAtOnce(t, s); got.SerialNumber.Cmp(first.SerialNumber) != 0 {
-		t.Error("another certificate")
-	}
-	waitFor(t, "nothing is wrong", func() bool {
-		status := m.Status()[0]
-		return status.LastError == "" && status.NextTry.Equal(advice.SelectedTime)
-	})
+	return advice.SelectedTime
 }

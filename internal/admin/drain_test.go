@@ -53,23 +53,29 @@ routes:
 	return gatewaytest.Start(t, config), config, a, b
 }
 
+// asked is the endpoint that answers a request, or the status if that is not 200.
+func asked(t *testing.T, gw *gatewaytest.Gateway, path string) (endpoint string) {
+	t.Helper()
+	response, err := http.Get(gw.URL("web") + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if _, err := io.Copy(io.Discard, response.Body); err != nil {
+		t.Fatal(err)
+	}
+	if response.StatusCode != 200 {
+		return response.Status
+	}
+	return response.Header.Get("X-Endpoint")
+}
+
 // serves are the endpoints that answer ten requests.
 func serves(t *testing.T, gw *gatewaytest.Gateway, path string) string {
 	t.Helper()
 	var names []string
 	for range 10 {
-		response, err := http.Get(gw.URL("web") + path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := io.Copy(io.Discard, response.Body); err != nil {
-			t.Fatal(err)
-		}
-		response.Body.Close()
-		name := response.Header.Get("X-Endpoint")
-		if response.StatusCode != 200 {
-			name = response.Status
-		}
+		name := asked(t, gw, path)
 		if !strings.Contains(strings.Join(names, " "), name) {
 			names = append(names, name)
 		}

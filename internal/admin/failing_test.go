@@ -3,8 +3,6 @@ package admin_test
 import (
 	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
 	"strings"
 	"testing"
 
@@ -40,14 +38,7 @@ routes:
 	gw = gatewaytest.Start(t, config)
 	for _, path := range []string{"/whole", "/broken", "/each", "/ejecting"} {
 		for range 12 {
-			response, err := http.Get(gw.URL("web") + path)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := io.Copy(io.Discard, response.Body); err != nil {
-				t.Fatal(err)
-			}
-			response.Body.Close()
+			asked(t, gw, path)
 		}
 	}
 	return gw, config, echo

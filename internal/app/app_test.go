@@ -20,6 +20,7 @@ import (
 	"sluice/internal/app"
 	"sluice/internal/config"
 	"sluice/internal/gatewaytest"
+	"sluice/internal/logtest"
 	"sluice/internal/model"
 	"sluice/internal/provider"
 )
@@ -70,32 +71,14 @@ type running struct {
 	*app.Gateway
 	*source
 	t    *testing.T
-	log  *log
+	log  *logtest.Buffer
 	stop context.CancelFunc
 	done chan error
 }
 
-// log is what a gateway logs.
-type log struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *log) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *log) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
 func run(t *testing.T, edits ...func(*app.Options)) *running {
 	t.Helper()
-	r := &running{source: newSource(), t: t, log: &log{}, done: make(chan error, 1)}
+	r := &running{source: newSource(), t: t, log: &logtest.Buffer{}, done: make(chan error, 1)}
 	options := app.Options{Source: r.source, Log: slog.New(slog.NewTextHandler(r.log, nil)), Stdout: io.Discard, Stderr: io.Discard}
 	for _, edit := range edits {
 		edit(&options)

@@ -1,58 +1,28 @@
 package app_test
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"encoding/pem"
 	"fmt"
 	"log/slog"
-	"math/big"
 	"net"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"sluice/internal/app"
+	"sluice/internal/certtest"
 	"sluice/internal/gatewaytest"
+	"sluice/internal/logtest"
 )
-
-// identity writes a certificate and its key into one file.
-func identity(t *testing.T) string {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"a.test"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(1000 * time.Hour)}
-	certificate, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(t.TempDir(), "site.pem")
-	text := append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})...)
-	if err := os.WriteFile(path, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
 
 // TestHTTP3OnATakenPort refuses a reload that brings h3 to a listener that serves,
 // while another program has its port in UDP, and takes it once that is free.
 func TestHTTP3OnATakenPort(t *testing.T) {
-	file := identity(t)
+	cert, key := certtest.SelfSigned(t, "a.test").Write(t.TempDir(), "own")
 	secure := func(protocols, path string) string {
-		web := fmt.Sprintf("web: {address: \"127.0.0.1:0\", protocols: %s, tls: {certificates: [{cert: %q, key: %q}]}}", protocols, file, file)
+		web := fmt.Sprintf("web: {address: \"127.0.0.1:0\", protocols: %s, tls: {certificates: [{cert: %q, key: %q}]}}", protocols, cert, key)
 		return strings.Replace(routes(path), "web: {address: \"127.0.0.1:0\"}", web, 1)
 	}
-	debug := &log{}
+	debug := &logtest.Buffer{}
 	r := run(t, func(o *app.Options) {
 		o.Log = slog.New(slog.NewTextHandler(debug, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		o.RetryEvery = time.Millisecond

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -16,7 +15,9 @@ import (
 	"sluice/internal/app"
 	"sluice/internal/config"
 	"sluice/internal/gatewaytest"
+	"sluice/internal/logtest"
 	"sluice/internal/provider"
+	"sluice/internal/sockettest"
 )
 
 // stalled is a file system that answers nothing until it is mended.
@@ -37,16 +38,7 @@ func status(t *testing.T, url string) (int, string) {
 	t.Helper()
 	transport := &http.Transport{}
 	defer transport.CloseIdleConnections()
-	response, err := (&http.Client{Transport: transport, Timeout: gatewaytest.Patience}).Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return response.StatusCode, string(body)
+	return gatewaytest.Fetch(t, &http.Client{Transport: transport, Timeout: gatewaytest.Patience}, url)
 }
 
 // TestChangeThatHangs drains while a change waits for a file; the change ends
@@ -96,7 +88,7 @@ func TestChangeIsTriedAgain(t *testing.T) {
 	}
 	defer holder.Close()
 	address := holder.Addr().String()
-	debug := &log{}
+	debug := &logtest.Buffer{}
 	r := run(t, func(o *app.Options) {
 		o.Log = slog.New(slog.NewTextHandler(debug, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		o.RetryEvery = time.Millisecond
@@ -149,25 +141,10 @@ func TestSourceThatHangs(t *testing.T) {
 	close(d.end)
 }
 
-// gated is an endpoint whose answers wait until the gate opens.
-func gated(t *testing.T) (url string, arrived, gate chan struct{}) {
-	t.Helper()
-	arrived, gate = make(chan struct{}, 16), make(chan struct{})
-	url = gatewaytest.NewHTTP(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		arrived <- struct{}{}
-		select {
-		case <-gate:
-			_, _ = io.WriteString(w, "late")
-		case <-r.Context().Done():
-		}
-	}))
-	return url, arrived, gate
-}
-
 // TestDrainOfWhatAReloadLeft: exchanges of a listener that a reload removed
 // finish, too, when the gateway ends.
 func TestDrainOfWhatAReloadLeft(t *testing.T) {
-	url, arrived, gate := gated(t)
+	url, arrived, gate := gatewaytest.NewGated(t)
 	config := func(listeners string) string {
 		return fmt.Sprintf("listeners: {%s}\nadmin: {address: \"127.0.0.1:0\"}\naccess_log: {output: none}\nroutes: [{id: up, match: {path: /up}, upstream: %q}]\n", listeners, url)
 	}
@@ -201,7 +178,7 @@ func TestDrainOfWhatAReloadLeft(t *testing.T) {
 
 // TestStop drains at the first call and cuts at the second.
 func TestStop(t *testing.T) {
-	url, arrived, gate := gated(t)
+	url, arrived, gate := gatewaytest.NewGated(t)
 	defer close(gate)
 	r := run(t)
 	r.say(small + fmt.Sprintf("drain_timeout: 10m\nroutes: [{id: up, match: {path: /up}, upstream: %q}]\n", url))
@@ -231,7 +208,7 @@ func TestStop(t *testing.T) {
 // TestAddressesChangeOnTheirPorts widens and narrows the addresses of a listener
 // and of the admin API, which have to share their ports with themselves.
 func TestAddressesChangeOnTheirPorts(t *testing.T) {
-	ports := []string{freePort(t), freePort(t)}
+	ports := []string{sockettest.FreePort(t, "0.0.0.0"), sockettest.FreePort(t, "0.0.0.0")}
 	r := run(t)
 	for n, host := range []string{"127.0.0.1", "0.0.0.0", "127.0.0.1", "", "localhost"} {
 		r.say(fmt.Sprintf("listeners: {web: {address: %q}}\nadmin: {address: %q, token: t0ken}\naccess_log: {output: none}\nroutes: [{match: {path: /p}, respond: {body: \"%d\"}}]\n", host+":"+ports[0], host+":"+ports[1], n))
@@ -243,18 +220,4 @@ func TestAddressesChangeOnTheirPorts(t *testing.T) {
 			t.Errorf("the admin API on %q answers %d", host, got)
 		}
 	}
-}
-
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "0.0.0.0:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return port
 }

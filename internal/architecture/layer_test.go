@@ -69,6 +69,10 @@ var table = map[string]place{
 
 	"internal/gatewaytest":  {test: true},
 	"internal/redistest":    {test: true},
+	"internal/certtest":     {test: true},
+	"internal/logtest":      {test: true},
+	"internal/sockettest":   {test: true},
+	"internal/waittest":     {test: true},
 	"internal/e2e":          {test: true},
 	"internal/architecture": {test: true},
 }

@@ -1,30 +1,21 @@
 package certificate
 
 import (
-	"bytes"
 	"context"
-	"crypto"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"log/slog"
-	"math/big"
 	"net"
 	"os"
 	"path/filepath"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
+	"sluice/internal/certtest"
 	"sluice/internal/lease"
+	"sluice/internal/logtest"
 	"sluice/internal/model"
 )
 
@@ -32,102 +23,22 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const patience = 60 * time.Second
 
-// authority signs certificates.
-type authority struct {
-	t    *testing.T
-	cert *x509.Certificate
-	key  crypto.Signer
-	pem  []byte
-}
-
-// issued is a certificate with its key, as files have them and as clients do.
-type issued struct {
-	cert, key []byte
-	leaf      *x509.Certificate
-	client    tls.Certificate
-}
-
-func newKey(t *testing.T) crypto.Signer {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
-}
-
-func newAuthority(t *testing.T, name string) *authority {
-	t.Helper()
-	key := newKey(t)
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().AddDate(10, 0, 0), KeyUsage: x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &authority{t, cert, key, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})}
-}
-
-// issue signs a certificate for names, of a new key.
-func (a *authority) issue(names ...string) issued {
-	a.t.Helper()
-	return a.issueFor(newKey(a.t), nil, names...)
-}
-
-func (a *authority) issueFor(key crypto.Signer, edit func(*x509.Certificate), names ...string) issued {
-	a.t.Helper()
-	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62))
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: serial, DNSNames: names, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().AddDate(0, 3, 0),
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	if edit != nil {
-		edit(template)
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	leaf, err := x509.ParseCertificate(der)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return issued{
-		cert: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
-		key:  pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}),
-		leaf: leaf, client: tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: leaf},
-	}
-}
-
 // bed is a listener's TLS without the listener.
 type bed struct {
 	t         *testing.T
 	dir       string
-	ca        *authority
+	ca        *certtest.Certificate
 	registry  lease.Registry
 	leases    *lease.Set
 	set       *Set
 	handshake *Handshake
-	logged    *logged
+	logged    *logtest.Buffer
 }
 
 func newBed(t *testing.T) *bed {
 	t.Helper()
 	return &bed{
-		t: t, dir: t.TempDir(), ca: newAuthority(t, "authority"), handshake: NewHandshake(), logged: &logged{},
+		t: t, dir: t.TempDir(), ca: certtest.Authority(t, "authority"), handshake: NewHandshake(), logged: &logtest.Buffer{},
 	}
 }
 
@@ -144,10 +55,10 @@ func (b *bed) write(name string, content []byte) {
 }
 
 // save writes a pair as NAME.pem and NAME.key and returns where it is.
-func (b *bed) save(name string, pair issued) model.CertificateFile {
+func (b *bed) save(name string, pair *certtest.Certificate) model.CertificateFile {
 	b.t.Helper()
-	b.write(name+".pem", pair.cert)
-	b.write(name+".key", pair.key)
+	b.write(name+".pem", pair.CertPEM())
+	b.write(name+".key", pair.KeyPEM())
 	return b.file(name)
 }
 
@@ -192,19 +103,18 @@ func (b *bed) end() {
 // client is the configuration of a client that asks for a name and believes the
 // bed's authority.
 func (b *bed) client(name string, edit ...func(*tls.Config)) *tls.Config {
-	roots := x509.NewCertPool()
-	roots.AddCert(b.ca.cert)
-	config := &tls.Config{ServerName: name, RootCAs: roots, NextProtos: []string{"h2"}}
+	config := &tls.Config{ServerName: name, RootCAs: b.ca.Pool(), NextProtos: []string{"h2"}}
 	for _, e := range edit {
 		e(config)
 	}
 	return config
 }
 
-func shows(pair issued) func(*tls.Config) {
+func shows(pair *certtest.Certificate) func(*tls.Config) {
+	own := pair.TLS()
 	// Whatever authorities the server names: what it does with others is tested.
 	return func(c *tls.Config) {
-		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair.client, nil }
+		c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &own, nil }
 	}
 }
 
@@ -264,39 +174,14 @@ func shake(t *testing.T, server, client *tls.Config, address net.Addr) (o outcom
 }
 
 // expect checks which certificate a client is shown.
-func (b *bed) expect(what string, client *tls.Config, want issued) {
+func (b *bed) expect(what string, client *tls.Config, want *certtest.Certificate) {
 	b.t.Helper()
 	o := b.shake(client)
 	if o.err != nil {
 		b.t.Errorf("%s: %v", what, o.err)
 		return
 	}
-	if got := o.serial(); got != want.leaf.SerialNumber.String() {
+	if got := o.serial(); got != want.SerialNumber.String() {
 		b.t.Errorf("%s: the client saw %v", what, o.client.PeerCertificates[0].DNSNames)
 	}
-}
-
-// logged is what was logged.
-type logged struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *logged) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-// count tells how often a text was logged.
-func (l *logged) count(text string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.text.String(), text)
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"sluice/internal/certtest"
 	"sluice/internal/message"
 	"sluice/internal/model"
 )
@@ -21,13 +22,13 @@ import (
 func TestClientCertificates(t *testing.T) {
 	b := newBed(t)
 	defer b.end()
-	clients := newAuthority(t, "clients")
-	b.write("clients.pem", clients.pem)
-	alice := clients.issue("alice.test")
-	eve := newAuthority(t, "clients").issue("eve.test") // an authority of the same name
-	expired := clients.issueFor(newKey(t), func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) })
-	server := clients.issueFor(newKey(t), func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth} })
-	one := b.save("one", b.ca.issue("one.test"))
+	clients := certtest.Authority(t, "clients")
+	b.write("clients.pem", clients.CertPEM())
+	alice := clients.Issue("alice.test")
+	eve := certtest.Authority(t, "clients").Issue("eve.test") // an authority of the same name
+	expired := clients.IssueFor(certtest.NewKey(t), func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) })
+	server := clients.IssueFor(certtest.NewKey(t), func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth} })
+	one := b.save("one", b.ca.Issue("one.test"))
 	nobody := func(*tls.Config) {}
 
 	for _, mode := range []string{model.ClientAuthNone, model.ClientAuthOptional, model.ClientAuthRequire} {
@@ -72,7 +73,7 @@ func TestClientCertificates(t *testing.T) {
 
 // A certificate that nobody vouches for is nobody.
 func TestUnverifiedIsNobody(t *testing.T) {
-	if c := Client(tls.ConnectionState{PeerCertificates: []*x509.Certificate{newAuthority(t, "x").cert}}); c != nil {
+	if c := Client(tls.ConnectionState{PeerCertificates: []*x509.Certificate{certtest.Authority(t, "x").Certificate}}); c != nil {
 		t.Errorf("got %+v", c)
 	}
 }
@@ -82,7 +83,7 @@ func state(leaf *x509.Certificate) tls.ConnectionState {
 }
 
 func TestIdentity(t *testing.T) {
-	a := newAuthority(t, `A "CA", Inc.`)
+	a := certtest.Authority(t, `A "CA", Inc.`)
 	uri := func(text string) *url.URL {
 		u, err := url.Parse(text)
 		if err != nil {
@@ -90,37 +91,37 @@ func TestIdentity(t *testing.T) {
 		}
 		return u
 	}
-	pair := a.issueFor(newKey(t), func(c *x509.Certificate) {
+	pair := a.IssueFor(certtest.NewKey(t), func(c *x509.Certificate) {
 		c.SerialNumber.SetInt64(0x1f2e)
 		c.Subject = pkix.Name{CommonName: "alice", Organization: []string{"Example, Inc."}, Country: []string{"DE"}}
 		c.URIs = []*url.URL{uri("spiffe://example.org/ns/a"), uri("urn:x;y=z,w")}
 		c.EmailAddresses = []string{"alice@example.org"}
 	}, "alice.example.org", "b.example.org")
-	sum := sha256.Sum256(pair.leaf.Raw)
+	sum := sha256.Sum256(pair.Raw)
 	hash := hex.EncodeToString(sum[:])
 	want := &message.ClientCertificate{
 		CommonName: "alice", Subject: `CN=alice,O=Example\, Inc.,C=DE`, Issuer: `CN=A \"CA\"\, Inc.`,
 		DNS: []string{"alice.example.org", "b.example.org"}, URIs: []string{"spiffe://example.org/ns/a", "urn:x;y=z,w"}, Emails: []string{"alice@example.org"},
-		Serial: "1f2e", Fingerprint: hash, NotAfter: pair.leaf.NotAfter,
+		Serial: "1f2e", Fingerprint: hash, NotAfter: pair.NotAfter,
 		Forwarded: `Hash=` + hash + `;Subject="CN=alice,O=Example\, Inc.,C=DE";URI=spiffe://example.org/ns/a;URI="urn:x;y=z,w";DNS=alice.example.org;DNS=b.example.org`,
 	}
-	if diff := cmp.Diff(want, Client(state(pair.leaf))); diff != "" {
+	if diff := cmp.Diff(want, Client(state(pair.Certificate))); diff != "" {
 		t.Error(diff)
 	}
 
-	bare := a.issueFor(newKey(t), nil)
-	if got := Client(state(bare.leaf)).Forwarded; !strings.HasSuffix(got, `;Subject=""`) {
+	bare := a.IssueFor(certtest.NewKey(t), nil)
+	if got := Client(state(bare.Certificate)).Forwarded; !strings.HasSuffix(got, `;Subject=""`) {
 		t.Errorf("no subject: %s", got)
 	}
 }
 
 // Whatever an authority signs, the text stays one element on one line.
 func TestHostileNames(t *testing.T) {
-	a := newAuthority(t, "a")
-	pair := a.issueFor(newKey(t), func(c *x509.Certificate) {
+	a := certtest.Authority(t, "a")
+	pair := a.IssueFor(certtest.NewKey(t), func(c *x509.Certificate) {
 		c.Subject = pkix.Name{CommonName: "x\"\r\nX-Admin: 1\\\x00é,Hash=1;"}
 	}, "fine.test")
-	leaf := *pair.leaf
+	leaf := *pair.Certificate
 	leaf.DNSNames = []string{"a b", "c\r\nd", "", "é", `q"u\o`, "k=v", "fine.test"} // as Go lets some of them pass
 	leaf.EmailAddresses = []string{"a\nb"}
 	c := Client(state(&leaf))

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"sluice/internal/certtest"
 	"sluice/internal/lease"
 	"sluice/internal/model"
 )
@@ -18,15 +19,15 @@ import (
 func TestBuildStartsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
-		one := b.ca.issue("one.test")
+		one := b.ca.Issue("one.test")
 		leases := b.registry.NewSet()
 		set := Acquire(leases, settings(b.save("one", one)), b.options())
-		if status := set.Status()[0]; status.Serial != one.leaf.SerialNumber.Text(16) {
+		if status := set.Status()[0]; status.Serial != one.SerialNumber.Text(16) {
 			t.Errorf("not read: %+v", status)
 		}
-		b.save("one", b.ca.issue("one.test"))
+		b.save("one", b.ca.Issue("one.test"))
 		time.Sleep(promised)
-		if status := set.Status()[0]; status.Serial != one.leaf.SerialNumber.Text(16) {
+		if status := set.Status()[0]; status.Serial != one.SerialNumber.Text(16) {
 			t.Errorf("watched before the commit: %+v", status)
 		}
 		leases.Release() // goroutines would be found at the end
@@ -37,9 +38,9 @@ func TestChangesBetweenBuildAndCommit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
 		defer b.end()
-		fresh := b.ca.issue("one.test")
+		fresh := b.ca.Issue("one.test")
 		b.leases = b.registry.NewSet()
-		set := Acquire(b.leases, settings(b.save("one", b.ca.issue("one.test"))), b.options())
+		set := Acquire(b.leases, settings(b.save("one", b.ca.Issue("one.test"))), b.options())
 		b.save("one", fresh)
 		if err := b.leases.Commit(); err != nil {
 			t.Fatal(err)
@@ -52,8 +53,8 @@ func TestChangesBetweenBuildAndCommit(t *testing.T) {
 
 func TestMissingFilesFailTheCommit(t *testing.T) {
 	b := newBed(t)
-	one := b.ca.issue("one.test")
-	b.write("one.pem", one.cert)
+	one := b.ca.Issue("one.test")
+	b.write("one.pem", one.CertPEM())
 	b.write("ca.pem", []byte("x"))
 	withCA := settings()
 	withCA.ClientAuth = model.ClientAuth{Mode: model.ClientAuthRequire, CA: b.path("ca.pem")}
@@ -83,7 +84,7 @@ func TestMissingFilesFailTheCommit(t *testing.T) {
 	if err := leases.Commit(); err == nil {
 		t.Error("no error")
 	}
-	b.write("one.key", one.key)
+	b.write("one.key", one.KeyPEM())
 	if err := leases.Commit(); err != nil {
 		t.Error(err)
 	}
@@ -123,8 +124,8 @@ func TestServingBeforeTheCommitIsABug(t *testing.T) {
 // Listeners share what they have in common, and so do reloads.
 func TestPairsAreShared(t *testing.T) {
 	b := newBed(t)
-	one, two := b.save("one", b.ca.issue("one.test")), b.save("two", b.ca.issue("two.test"))
-	b.write("ca.pem", b.ca.pem)
+	one, two := b.save("one", b.ca.Issue("one.test")), b.save("two", b.ca.Issue("two.test"))
+	b.write("ca.pem", b.ca.CertPEM())
 	strict := settings(one)
 	strict.ClientAuth = model.ClientAuth{Mode: model.ClientAuthRequire, CA: b.path("ca.pem")}
 	leases := b.registry.NewSet()
@@ -169,17 +170,17 @@ func TestPairsAreShared(t *testing.T) {
 func TestPairAndAuthoritiesAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
-		one, fresh := b.ca.issue("one.test"), b.ca.issue("one.test")
-		b.write("ca.pem", b.ca.pem)
+		one, fresh := b.ca.Issue("one.test"), b.ca.Issue("one.test")
+		b.write("ca.pem", b.ca.CertPEM())
 		leases := b.registry.NewSet()
 		pair, authorities := AcquirePair(leases, b.save("one", one), Options{}), AcquireAuthorities(leases, b.path("ca.pem"), Options{})
 		if err := leases.Commit(); err != nil {
 			t.Fatal(err)
 		}
 		b.save("one", fresh)
-		b.write("ca.pem", append(newAuthority(t, "more").pem, b.ca.pem...))
+		b.write("ca.pem", append(certtest.Authority(t, "more").CertPEM(), b.ca.CertPEM()...))
 		time.Sleep(promised)
-		if !pair.Certificate().Leaf.Equal(fresh.leaf) || len(authorities.Pool().Certificates) != 2 {
+		if !pair.Certificate().Leaf.Equal(fresh.Certificate) || len(authorities.Pool().Certificates) != 2 {
 			t.Error("not taken up")
 		}
 		leases.Release()
@@ -190,15 +191,15 @@ func TestPairAndAuthoritiesAlone(t *testing.T) {
 func TestReloadUnderHandshakes(t *testing.T) {
 	b := newBed(t)
 	defer b.end()
-	b.write("ca.pem", b.ca.pem)
-	client := b.ca.issue("client")
+	b.write("ca.pem", b.ca.CertPEM())
+	client := b.ca.Issue("client")
 	m := func(version uint16, files ...model.CertificateFile) *model.ListenerTLS {
 		m := settings(files...)
 		m.MinVersion, m.ClientAuth = version, model.ClientAuth{Mode: model.ClientAuthRequire, CA: b.path("ca.pem")}
 		return m
 	}
-	other := b.save("other", b.ca.issue("other.test"))
-	b.save("one", b.ca.issue("one.test"))
+	other := b.save("other", b.ca.Issue("other.test"))
+	b.save("one", b.ca.Issue("one.test"))
 	b.serve(m(tls.VersionTLS12, b.file("one")))
 
 	var wg sync.WaitGroup
@@ -234,26 +235,30 @@ func TestReloadUnderHandshakes(t *testing.T) {
 			time.Sleep(5 * time.Millisecond)
 		}
 	}
-	saves := []func(pair issued){
-		func(pair issued) { b.save("one", pair) },
-		func(pair issued) {
+	saves := []func(pair *certtest.Certificate){
+		func(pair *certtest.Certificate) { b.save("one", pair) },
+		func(pair *certtest.Certificate) {
 			b.save("tmp", pair)
 			b.must(os.Rename(b.path("tmp.key"), b.path("one.key")))
 			b.must(os.Rename(b.path("tmp.pem"), b.path("one.pem")))
 		},
-		func(pair issued) {
+		func(pair *certtest.Certificate) {
 			b.must(os.Remove(b.path("one.pem")))
 			b.must(os.Remove(b.path("one.key")))
 			b.save("one", pair)
 		},
-		func(pair issued) { b.save("v2", pair); b.relink("v2.pem", "one.pem"); b.relink("v2.key", "one.key") },
+		func(pair *certtest.Certificate) {
+			b.save("v2", pair)
+			b.relink("v2.pem", "one.pem")
+			b.relink("v2.key", "one.key")
+		},
 	}
 	for i, save := range saves {
-		pair := b.ca.issue("one.test")
+		pair := b.ca.Issue("one.test")
 		save(pair)
-		b.write("ca.pem", append([]byte(strings.Repeat("\n", i)), b.ca.pem...))
+		b.write("ca.pem", append([]byte(strings.Repeat("\n", i)), b.ca.CertPEM()...))
 		b.serve(m([]uint16{tls.VersionTLS12, tls.VersionTLS13}[i%2], []model.CertificateFile{b.file("one"), other}[:1+i%2]...)) // reloads as well
-		want := pair.leaf.SerialNumber.String()
+		want := pair.SerialNumber.String()
 		until(fmt.Sprintf("way %d", i), func() bool { serial := latest.Load(); return serial != nil && *serial == want })
 	}
 	before := done.Load()

@@ -10,18 +10,20 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"sluice/internal/certtest"
 )
 
 func TestCertificateByName(t *testing.T) {
 	b := newBed(t)
 	defer b.end()
-	one, two, wild := b.ca.issue("one.test", "www.one.test"), b.ca.issue("Two.Test"), b.ca.issue("*.wild.test", "wild.test")
-	special := b.ca.issue("special.wild.test")
-	common := b.ca.issueFor(newKey(t), func(c *x509.Certificate) { c.Subject = pkix.Name{CommonName: "common.test"} })
+	one, two, wild := b.ca.Issue("one.test", "www.one.test"), b.ca.Issue("Two.Test"), b.ca.Issue("*.wild.test", "wild.test")
+	special := b.ca.Issue("special.wild.test")
+	common := b.ca.IssueFor(certtest.NewKey(t), func(c *x509.Certificate) { c.Subject = pkix.Name{CommonName: "common.test"} })
 	b.serve(settings(b.save("one", one), b.save("two", two), b.save("wild", wild), b.save("special", special), b.save("common", common)))
 	for _, c := range []struct {
 		name string
-		want issued
+		want *certtest.Certificate
 	}{
 		{"one.test", one},
 		{"www.one.test", one},
@@ -43,15 +45,15 @@ func TestCertificateByName(t *testing.T) {
 func TestCertificateByAddress(t *testing.T) {
 	b := newBed(t)
 	defer b.end()
-	one := b.ca.issue("one.test")
-	address := b.ca.issueFor(newKey(t), func(c *x509.Certificate) {
+	one := b.ca.Issue("one.test")
+	address := b.ca.IssueFor(certtest.NewKey(t), func(c *x509.Certificate) {
 		c.IPAddresses = []net.IP{net.ParseIP("192.0.2.1"), net.ParseIP("2001:db8::1")}
 	})
 	b.serve(settings(b.save("one", one), b.save("address", address)))
 	for _, c := range []struct {
 		local net.Addr
 		name  string
-		want  issued
+		want  *certtest.Certificate
 	}{
 		{&net.TCPAddr{IP: net.ParseIP("192.0.2.1"), Port: 443}, "", address},
 		{&net.TCPAddr{IP: net.ParseIP("192.0.2.1").To16(), Port: 443}, "", address},
@@ -62,13 +64,13 @@ func TestCertificateByAddress(t *testing.T) {
 		{&net.TCPAddr{IP: net.ParseIP("192.0.2.1"), Port: 443}, "none.test", one},
 	} {
 		o := shake(t, b.handshake.Config(), b.client(c.name, believes), c.local)
-		if o.err != nil || o.serial() != c.want.leaf.SerialNumber.String() {
+		if o.err != nil || o.serial() != c.want.SerialNumber.String() {
 			t.Errorf("%v %q: %v, %v", c.local, c.name, o.client.PeerCertificates, o.err)
 		}
 	}
 	// Go's client names no address; others do.
 	hello := &tls.ClientHelloInfo{ServerName: "192.0.2.1"}
-	if c := b.set.table.Load().match(hello); c == nil || !c.Leaf.Equal(address.leaf) {
+	if c := b.set.table.Load().match(hello); c == nil || !c.Leaf.Equal(address.Certificate) {
 		t.Errorf("an address as name: %v", c)
 	}
 }
@@ -80,9 +82,9 @@ func TestCertificateByKeyType(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ec, withRSA := b.ca.issue("one.test"), b.ca.issueFor(key, nil, "one.test")
-	wildRSA := b.ca.issueFor(key, nil, "*.test")
-	other := b.ca.issue("two.test")
+	ec, withRSA := b.ca.Issue("one.test"), b.ca.IssueFor(key, nil, "one.test")
+	wildRSA := b.ca.IssueFor(key, nil, "*.test")
+	other := b.ca.Issue("two.test")
 	b.serve(settings(b.save("ec", ec), b.save("rsa", withRSA), b.save("other", other), b.save("wild", wildRSA)))
 	onlyRSA := func(c *tls.Config) {
 		c.MaxVersion = tls.VersionTLS12
@@ -104,7 +106,7 @@ func TestCertificateByKeyType(t *testing.T) {
 	if o := b.shake(b.client("one.test", onlyRSA)); o.err == nil || !strings.Contains(o.err.Error(), "cipher suite") {
 		t.Errorf("no key fits: %v", o.err)
 	}
-	if c := b.set.table.Load().match(&tls.ClientHelloInfo{ServerName: "two.test", SupportedVersions: []uint16{tls.VersionTLS13}, SignatureSchemes: []tls.SignatureScheme{tls.PSSWithSHA256}}); c == nil || !c.Leaf.Equal(other.leaf) {
+	if c := b.set.table.Load().match(&tls.ClientHelloInfo{ServerName: "two.test", SupportedVersions: []uint16{tls.VersionTLS13}, SignatureSchemes: []tls.SignatureScheme{tls.PSSWithSHA256}}); c == nil || !c.Leaf.Equal(other.Certificate) {
 		t.Errorf("no key fits: %v", c)
 	}
 }
@@ -113,9 +115,9 @@ func TestCertificateByKeyType(t *testing.T) {
 func TestOutdatedCertificateStandsBack(t *testing.T) {
 	b := newBed(t)
 	defer b.end()
-	old := b.ca.issueFor(newKey(t), func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) }, "one.test")
-	young := b.ca.issueFor(newKey(t), func(c *x509.Certificate) { c.NotBefore = time.Now().Add(time.Hour) }, "one.test")
-	good := b.ca.issue("one.test")
+	old := b.ca.IssueFor(certtest.NewKey(t), func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) }, "one.test")
+	young := b.ca.IssueFor(certtest.NewKey(t), func(c *x509.Certificate) { c.NotBefore = time.Now().Add(time.Hour) }, "one.test")
+	good := b.ca.Issue("one.test")
 	b.serve(settings(b.save("old", old), b.save("young", young), b.save("good", good)))
 	b.expect("three", b.client("one.test"), good)
 	b.serve(settings(b.save("old", old), b.save("young", young)))
@@ -125,7 +127,7 @@ func TestOutdatedCertificateStandsBack(t *testing.T) {
 func TestVersionsAndProtocols(t *testing.T) {
 	b := newBed(t)
 	defer b.end()
-	m := settings(b.save("one", b.ca.issue("one.test")))
+	m := settings(b.save("one", b.ca.Issue("one.test")))
 	b.serve(m)
 	old := func(c *tls.Config) { c.MinVersion, c.MaxVersion = tls.VersionTLS11, tls.VersionTLS11 }
 	if o := b.shake(b.client("one.test", old)); o.err == nil || !strings.Contains(o.err.Error(), "unsupported versions") {
@@ -171,7 +173,7 @@ func TestNothingToShow(t *testing.T) {
 func TestConfigForQUIC(t *testing.T) {
 	b := newBed(t)
 	defer b.end()
-	one := b.ca.issue("one.test")
+	one := b.ca.Issue("one.test")
 	b.serve(settings(b.save("one", one)), func(s *Serving) {
 		s.Source = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return nil, errNoCertificate }
 		s.Validation = func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return nil, errNoCertificate }

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"sluice/internal/certtest"
 	"sluice/internal/model"
 	"sluice/internal/pemfile"
 )
@@ -22,8 +23,8 @@ const promised = 2 * time.Second
 // The ways to save a pair. one.pem and one.key are what the listener names.
 type way struct {
 	name  string
-	setup func(b *bed, pair issued) // before it is served first
-	save  func(b *bed, pair issued)
+	setup func(b *bed, pair *certtest.Certificate) // before it is served first
+	save  func(b *bed, pair *certtest.Certificate)
 }
 
 func (b *bed) must(err error) {
@@ -34,11 +35,11 @@ func (b *bed) must(err error) {
 }
 
 // volume lays a pair out as kubelet does; swap puts another in its place.
-func (b *bed) volume(dir string, pair issued) {
+func (b *bed) volume(dir string, pair *certtest.Certificate) {
 	b.t.Helper()
 	b.must(os.Mkdir(b.path(dir), 0o700))
-	b.write(dir+"/tls.crt", pair.cert)
-	b.write(dir+"/tls.key", pair.key)
+	b.write(dir+"/tls.crt", pair.CertPEM())
+	b.write(dir+"/tls.key", pair.KeyPEM())
 }
 
 func (b *bed) relink(target, name string) {
@@ -48,25 +49,28 @@ func (b *bed) relink(target, name string) {
 }
 
 func ways() []way {
-	plain := func(b *bed, pair issued) { b.save("one", pair) }
+	plain := func(b *bed, pair *certtest.Certificate) { b.save("one", pair) }
 	return []way{
-		{"in place", plain, func(b *bed, pair issued) { b.save("one", pair) }},
-		{"the key first", plain, func(b *bed, pair issued) { b.write("one.key", pair.key); b.write("one.pem", pair.cert) }},
-		{"slowly, the certificate first", plain, func(b *bed, pair issued) {
-			b.write("one.pem", pair.cert)
-			time.Sleep(10 * time.Second)
-			b.write("one.key", pair.key)
+		{"in place", plain, func(b *bed, pair *certtest.Certificate) { b.save("one", pair) }},
+		{"the key first", plain, func(b *bed, pair *certtest.Certificate) {
+			b.write("one.key", pair.KeyPEM())
+			b.write("one.pem", pair.CertPEM())
 		}},
-		{"slowly, the key first", plain, func(b *bed, pair issued) {
-			b.write("one.key", pair.key)
+		{"slowly, the certificate first", plain, func(b *bed, pair *certtest.Certificate) {
+			b.write("one.pem", pair.CertPEM())
 			time.Sleep(10 * time.Second)
-			b.write("one.pem", pair.cert)
+			b.write("one.key", pair.KeyPEM())
 		}},
-		{"piece by piece", plain, func(b *bed, pair issued) {
+		{"slowly, the key first", plain, func(b *bed, pair *certtest.Certificate) {
+			b.write("one.key", pair.KeyPEM())
+			time.Sleep(10 * time.Second)
+			b.write("one.pem", pair.CertPEM())
+		}},
+		{"piece by piece", plain, func(b *bed, pair *certtest.Certificate) {
 			for _, file := range []struct {
 				name    string
 				content []byte
-			}{{"one.pem", pair.cert}, {"one.key", pair.key}} {
+			}{{"one.pem", pair.CertPEM()}, {"one.key", pair.KeyPEM()}} {
 				for end := 0; end < len(file.content); end += 50 {
 					b.write(file.name, file.content[:end])
 					time.Sleep(70 * time.Millisecond)
@@ -74,41 +78,41 @@ func ways() []way {
 				b.write(file.name, file.content)
 			}
 		}},
-		{"renamed over", plain, func(b *bed, pair issued) {
+		{"renamed over", plain, func(b *bed, pair *certtest.Certificate) {
 			b.save("tmp", pair)
 			b.must(os.Rename(b.path("tmp.pem"), b.path("one.pem")))
 			b.must(os.Rename(b.path("tmp.key"), b.path("one.key")))
 		}},
-		{"removed and made anew", plain, func(b *bed, pair issued) {
+		{"removed and made anew", plain, func(b *bed, pair *certtest.Certificate) {
 			b.must(os.Remove(b.path("one.pem")))
 			b.must(os.Remove(b.path("one.key")))
 			time.Sleep(5 * time.Second)
 			b.save("one", pair)
 		}},
-		{"a link of each file", func(b *bed, pair issued) {
+		{"a link of each file", func(b *bed, pair *certtest.Certificate) {
 			b.save("v1", pair)
 			b.relink("v1.pem", "one.pem")
 			b.relink("v1.key", "one.key")
-		}, func(b *bed, pair issued) {
+		}, func(b *bed, pair *certtest.Certificate) {
 			b.save("v2", pair)
 			b.relink("v2.pem", "one.pem")
 			b.relink("v2.key", "one.key")
 		}},
-		{"Kubernetes: ..data is swapped", func(b *bed, pair issued) {
+		{"Kubernetes: ..data is swapped", func(b *bed, pair *certtest.Certificate) {
 			b.volume("..1", pair)
 			b.relink("..1", "..data")
 			b.must(os.Symlink("..data/tls.crt", b.path("one.pem")))
 			b.must(os.Symlink("..data/tls.key", b.path("one.key")))
-		}, func(b *bed, pair issued) {
+		}, func(b *bed, pair *certtest.Certificate) {
 			b.volume("..2", pair)
 			b.relink("..2", "..data")
 			b.must(os.RemoveAll(b.path("..1")))
 		}},
-		{"another directory takes the place", func(b *bed, pair issued) {
+		{"another directory takes the place", func(b *bed, pair *certtest.Certificate) {
 			b.volume("live", pair)
 			b.must(os.Symlink("live/tls.crt", b.path("one.pem")))
 			b.must(os.Symlink("live/tls.key", b.path("one.key")))
-		}, func(b *bed, pair issued) {
+		}, func(b *bed, pair *certtest.Certificate) {
 			b.volume("next", pair)
 			b.must(os.Rename(b.path("live"), b.path("old")))
 			b.must(os.Rename(b.path("next"), b.path("live")))
@@ -122,7 +126,7 @@ func TestChangedFilesAreServed(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBed(t)
 				defer b.end()
-				old, fresh := b.ca.issue("one.test"), b.ca.issue("one.test", "two.test")
+				old, fresh := b.ca.Issue("one.test"), b.ca.Issue("one.test", "two.test")
 				w.setup(b, old)
 				b.serve(settings(b.file("one")))
 				b.expect("before", b.client("one.test"), old)
@@ -131,10 +135,10 @@ func TestChangedFilesAreServed(t *testing.T) {
 				time.Sleep(promised)
 				b.expect("after", b.client("one.test"), fresh)
 				b.expect("its new name", b.client("two.test"), fresh)
-				if status := b.set.Status()[0]; status.Error != "" || status.Serial != fresh.leaf.SerialNumber.Text(16) {
+				if status := b.set.Status()[0]; status.Error != "" || status.Serial != fresh.SerialNumber.Text(16) {
 					t.Errorf("%+v", status)
 				}
-				if n := b.logged.count("TLS files changed"); n != 1 {
+				if n := b.logged.Count("TLS files changed"); n != 1 {
 					t.Errorf("told %d times:\n%s", n, b.logged)
 				}
 				// It goes on to be watched where it is now.
@@ -151,21 +155,21 @@ func TestHalfAChainIsNotShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
 		defer b.end()
-		key := newKey(t)
-		old, fresh := b.ca.issueFor(key, nil, "one.test"), b.ca.issueFor(key, nil, "one.test")
+		key := certtest.NewKey(t)
+		old, fresh := b.ca.IssueFor(key, nil, "one.test"), b.ca.IssueFor(key, nil, "one.test")
 		b.serve(settings(b.save("one", old)))
-		middle := len(b.ca.pem) / 2
+		middle := len(b.ca.CertPEM()) / 2
 		time.Sleep(time.Millisecond) // files are not written at the very time of a look
-		for _, content := range [][]byte{fresh.cert, slices.Concat(fresh.cert, b.ca.pem[:middle])} {
+		for _, content := range [][]byte{fresh.CertPEM(), slices.Concat(fresh.CertPEM(), b.ca.CertPEM()[:middle])} {
 			for i := range 17 { // more is being written all the while, beyond a look, and for less than longest
 				b.write("one.pem", slices.Concat(content, bytes.Repeat([]byte("\n"), i)))
 				time.Sleep(settle/2 + time.Millisecond)
 				b.expect("half", b.client("one.test"), old)
 			}
-			b.write("one.pem", old.cert)
+			b.write("one.pem", old.CertPEM())
 			time.Sleep(promised)
 		}
-		b.write("one.pem", append(bytes.Clone(fresh.cert), b.ca.pem...))
+		b.write("one.pem", append(bytes.Clone(fresh.CertPEM()), b.ca.CertPEM()...))
 		time.Sleep(promised)
 		if o := b.shake(b.client("one.test")); o.err != nil || len(o.client.PeerCertificates) != 2 {
 			t.Errorf("the whole: %d, %v", len(o.client.PeerCertificates), o.err)
@@ -178,21 +182,21 @@ func TestFilesThatNeverRest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
 		defer b.end()
-		old, fresh := b.ca.issue("one.test"), b.ca.issue("one.test")
+		old, fresh := b.ca.Issue("one.test"), b.ca.Issue("one.test")
 		b.serve(settings(b.save("one", old)))
 		const step = settle/2 + time.Millisecond // never at the time of a look
 		time.Sleep(time.Millisecond)
 		for i := range 3 * promised / step {
 			if i == promised/step {
-				b.write("one.key", fresh.key)
+				b.write("one.key", fresh.KeyPEM())
 			}
-			b.write("one.pem", slices.Concat(fresh.cert, bytes.Repeat([]byte("\n"), int(i))))
+			b.write("one.pem", slices.Concat(fresh.CertPEM(), bytes.Repeat([]byte("\n"), int(i))))
 			time.Sleep(step)
 			if i == 2*promised/step {
 				b.expect("after 2 s of restlessness", b.client("one.test"), fresh)
 			}
 		}
-		if b.logged.count("cannot be taken up") != 0 {
+		if b.logged.Count("cannot be taken up") != 0 {
 			t.Errorf("told, although a pair came:\n%s", b.logged)
 		}
 	})
@@ -201,16 +205,19 @@ func TestFilesThatNeverRest(t *testing.T) {
 func TestBrokenFilesLeaveTheOldPair(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		spoil func(b *bed, fresh issued)
+		spoil func(b *bed, fresh *certtest.Certificate)
 		want  string // in the error
 	}{
-		{"another key", func(b *bed, fresh issued) { b.write("one.key", fresh.key) }, "one.key: the key is not that of the certificate"},
-		{"another certificate", func(b *bed, fresh issued) { b.write("one.pem", fresh.cert) }, "one.key: the key is not that of the certificate"},
-		{"garbage", func(b *bed, _ issued) { b.write("one.pem", []byte("garbage")) }, "one.pem: the file has no certificate"},
-		{"emptied", func(b *bed, _ issued) { b.write("one.key", nil) }, "one.key: the file is empty"},
-		{"gone", func(b *bed, _ issued) { b.must(os.Remove(b.path("one.key"))) }, "one.key: the file does not exist"},
-		{"both gone", func(b *bed, _ issued) { b.must(os.Remove(b.path("one.key"))); b.must(os.Remove(b.path("one.pem"))) }, "one.pem: the file does not exist"},
-		{"a directory", func(b *bed, _ issued) {
+		{"another key", func(b *bed, fresh *certtest.Certificate) { b.write("one.key", fresh.KeyPEM()) }, "one.key: the key is not that of the certificate"},
+		{"another certificate", func(b *bed, fresh *certtest.Certificate) { b.write("one.pem", fresh.CertPEM()) }, "one.key: the key is not that of the certificate"},
+		{"garbage", func(b *bed, _ *certtest.Certificate) { b.write("one.pem", []byte("garbage")) }, "one.pem: the file has no certificate"},
+		{"emptied", func(b *bed, _ *certtest.Certificate) { b.write("one.key", nil) }, "one.key: the file is empty"},
+		{"gone", func(b *bed, _ *certtest.Certificate) { b.must(os.Remove(b.path("one.key"))) }, "one.key: the file does not exist"},
+		{"both gone", func(b *bed, _ *certtest.Certificate) {
+			b.must(os.Remove(b.path("one.key")))
+			b.must(os.Remove(b.path("one.pem")))
+		}, "one.pem: the file does not exist"},
+		{"a directory", func(b *bed, _ *certtest.Certificate) {
 			b.must(os.Remove(b.path("one.pem")))
 			b.must(os.Mkdir(b.path("one.pem"), 0o700))
 		}, "one.pem: this is a directory, not a file"},
@@ -219,21 +226,21 @@ func TestBrokenFilesLeaveTheOldPair(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBed(t)
 				defer b.end()
-				old, fresh := b.ca.issue("one.test"), b.ca.issue("one.test")
+				old, fresh := b.ca.Issue("one.test"), b.ca.Issue("one.test")
 				b.serve(settings(b.save("one", old)))
 				begin := time.Now()
 				c.spoil(b, fresh)
 				time.Sleep(grace / 2)
-				if b.logged.count("cannot be taken up") != 0 {
+				if b.logged.Count("cannot be taken up") != 0 {
 					t.Errorf("told at once:\n%s", b.logged)
 				}
 				time.Sleep(time.Minute)
 				b.expect("spoiled", b.client("one.test"), old)
 				status := b.set.Status()[0]
-				if !strings.HasPrefix(status.Error, b.dir) || !strings.Contains(status.Error, c.want) || status.Since.Sub(begin) > promised || !status.Loaded.Equal(begin) || status.Serial != old.leaf.SerialNumber.Text(16) {
+				if !strings.HasPrefix(status.Error, b.dir) || !strings.Contains(status.Error, c.want) || status.Since.Sub(begin) > promised || !status.Loaded.Equal(begin) || status.Serial != old.SerialNumber.Text(16) {
 					t.Errorf("%+v", status)
 				}
-				if n := b.logged.count("cannot be taken up"); n != 1 {
+				if n := b.logged.Count("cannot be taken up"); n != 1 {
 					t.Errorf("told %d times:\n%s", n, b.logged)
 				}
 
@@ -244,14 +251,14 @@ func TestBrokenFilesLeaveTheOldPair(t *testing.T) {
 				if status := b.set.Status()[0]; status.Error != "" || !status.Since.IsZero() || !status.Loaded.Equal(begin) {
 					t.Errorf("as it was: %+v", status)
 				}
-				if n := b.logged.count("again what is shown"); n != 1 || b.logged.count("TLS files changed") != 0 {
+				if n := b.logged.Count("again what is shown"); n != 1 || b.logged.Count("TLS files changed") != 0 {
 					t.Errorf("told %d times:\n%s", n, b.logged)
 				}
 
 				// The next fault is told again, and ends with a new pair.
 				c.spoil(b, fresh)
 				time.Sleep(time.Minute)
-				if n := b.logged.count("cannot be taken up"); n != 2 {
+				if n := b.logged.Count("cannot be taken up"); n != 2 {
 					t.Errorf("told %d times:\n%s", n, b.logged)
 				}
 				b.must(os.RemoveAll(b.path("one.pem")))
@@ -271,7 +278,7 @@ func TestOneFaultAfterAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
 		defer b.end()
-		b.serve(settings(b.save("one", b.ca.issue("one.test"))))
+		b.serve(settings(b.save("one", b.ca.Issue("one.test"))))
 		b.write("one.pem", []byte("garbage"))
 		time.Sleep(promised)
 		first := b.set.Status()[0].Since
@@ -279,7 +286,7 @@ func TestOneFaultAfterAnother(t *testing.T) {
 		b.write("one.pem", nil)
 		time.Sleep(time.Minute)
 		status := b.set.Status()[0]
-		if !strings.Contains(status.Error, "is empty") || first.IsZero() || !status.Since.Equal(first) || b.logged.count("cannot be taken up") != 2 {
+		if !strings.Contains(status.Error, "is empty") || first.IsZero() || !status.Since.Equal(first) || b.logged.Count("cannot be taken up") != 2 {
 			t.Errorf("%+v\n%s", status, b.logged)
 		}
 	})
@@ -290,11 +297,11 @@ func TestChangeThatDoesNotShow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
 		defer b.end()
-		key := newKey(t)
-		old := b.ca.issueFor(key, nil, "one.test")
-		fresh := b.ca.issueFor(key, nil, "one.test")
-		for len(fresh.cert) != len(old.cert) { // signatures vary by a byte
-			fresh = b.ca.issueFor(key, nil, "one.test")
+		key := certtest.NewKey(t)
+		old := b.ca.IssueFor(key, nil, "one.test")
+		fresh := b.ca.IssueFor(key, nil, "one.test")
+		for len(fresh.CertPEM()) != len(old.CertPEM()) { // signatures vary by a byte
+			fresh = b.ca.IssueFor(key, nil, "one.test")
 		}
 		ancient := time.Now().AddDate(-1, 0, 0)
 		set := func() {
@@ -306,7 +313,7 @@ func TestChangeThatDoesNotShow(t *testing.T) {
 		set()
 		b.serve(settings(b.file("one")))
 		time.Sleep(readEvery/2 + time.Millisecond) // not at the very time of a look
-		b.write("one.pem", fresh.cert)
+		b.write("one.pem", fresh.CertPEM())
 		set()
 		time.Sleep(readEvery / 4)
 		b.expect("which shows that it does not show", b.client("one.test"), old)
@@ -351,25 +358,25 @@ func TestAuthoritiesChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
 		defer b.end()
-		first, second := newAuthority(t, "first"), newAuthority(t, "second")
-		alice, bob := first.issue("alice"), second.issue("bob")
-		b.write("clients.pem", first.pem)
-		m := settings(b.save("one", b.ca.issue("one.test")))
+		first, second := certtest.Authority(t, "first"), certtest.Authority(t, "second")
+		alice, bob := first.Issue("alice"), second.Issue("bob")
+		b.write("clients.pem", first.CertPEM())
+		m := settings(b.save("one", b.ca.Issue("one.test")))
 		m.ClientAuth = model.ClientAuth{Mode: model.ClientAuthRequire, CA: b.path("clients.pem")}
 		b.serve(m)
 		passes := func(when string, alicePasses, bobPasses bool) {
 			t.Helper()
 			for _, c := range []struct {
-				who    issued
+				who    *certtest.Certificate
 				passes bool
 			}{{alice, alicePasses}, {bob, bobPasses}} {
 				if o := b.shake(b.client("one.test", shows(c.who))); (o.err == nil) != c.passes {
-					t.Errorf("%s, %v: %v", when, c.who.leaf.DNSNames, o.err)
+					t.Errorf("%s, %v: %v", when, c.who.DNSNames, o.err)
 				}
 			}
 		}
 		passes("first", true, false)
-		b.write("clients.pem", slices.Concat(first.pem, second.pem))
+		b.write("clients.pem", slices.Concat(first.CertPEM(), second.CertPEM()))
 		time.Sleep(promised)
 		passes("both", true, true)
 		b.write("clients.pem", []byte("broken"))
@@ -378,7 +385,7 @@ func TestAuthoritiesChange(t *testing.T) {
 		if status := b.set.Status()[1]; status.Kind != "authorities" || status.Cert != b.path("clients.pem") || status.Key != "" || status.Certificates != 2 || status.NotAfter.IsZero() || !strings.Contains(status.Error, "clients.pem: the file has no certificate") {
 			t.Errorf("%+v", status)
 		}
-		b.write("clients.pem", second.pem)
+		b.write("clients.pem", second.CertPEM())
 		time.Sleep(promised)
 		passes("second", false, true)
 		if status := b.set.Status()[1]; status.Error != "" || status.Certificates != 1 {
@@ -391,7 +398,7 @@ func TestEndIsToldOnce(t *testing.T) {
 	b := newBed(t)
 	now := time.Now()
 	pair := func(d time.Duration) *tls.Certificate {
-		c := b.ca.issueFor(newKey(t), func(c *x509.Certificate) { c.NotAfter = now.Add(d) }, "one.test").client
+		c := b.ca.IssueFor(certtest.NewKey(t), func(c *x509.Certificate) { c.NotAfter = now.Add(d) }, "one.test").TLS()
 		return &c
 	}
 	w := &watched[tls.Certificate]{paths: []string{"one.pem", "one.key"}, log: b.options().log(), leaf: leaf}
@@ -405,7 +412,7 @@ func TestEndIsToldOnce(t *testing.T) {
 		for range 3 {
 			w.tell(now.Add(c.after))
 		}
-		if soon, expired := b.logged.count("expires soon"), b.logged.count("has expired"); soon != c.soon || expired != c.expired {
+		if soon, expired := b.logged.Count("expires soon"), b.logged.Count("has expired"); soon != c.soon || expired != c.expired {
 			t.Errorf("after %v: %d, %d\n%s", c.after, soon, expired, b.logged)
 		}
 	}
@@ -414,7 +421,7 @@ func TestEndIsToldOnce(t *testing.T) {
 	w.take(nil, nil, now)
 	w.tell(now)
 	w.tell(now)
-	if soon, expired := b.logged.count("expires soon"), b.logged.count("has expired"); soon != 1 || expired != 2 {
+	if soon, expired := b.logged.Count("expires soon"), b.logged.Count("has expired"); soon != 1 || expired != 2 {
 		t.Errorf("another: %d, %d\n%s", soon, expired, b.logged)
 	}
 }
@@ -422,7 +429,7 @@ func TestEndIsToldOnce(t *testing.T) {
 func TestStatus(t *testing.T) {
 	b := newBed(t)
 	defer b.end()
-	one := b.ca.issue("one.test", "*.one.test")
+	one := b.ca.Issue("one.test", "*.one.test")
 	b.serve(settings(b.save("one", one)))
 	all := b.set.Status()
 	if len(all) != 1 {
@@ -430,7 +437,7 @@ func TestStatus(t *testing.T) {
 	}
 	got := all[0]
 	if got.Kind != "certificate" || got.Cert != b.path("one.pem") || got.Key != b.path("one.key") || !slices.Equal(got.Names, []string{"one.test", "*.one.test"}) ||
-		!got.NotAfter.Equal(one.leaf.NotAfter) || !got.NotBefore.Equal(one.leaf.NotBefore) || got.KeyType != "ECDSA" || got.Issuer != "CN=authority" || got.Loaded.IsZero() || got.Error != "" {
+		!got.NotAfter.Equal(one.NotAfter) || !got.NotBefore.Equal(one.NotBefore) || got.KeyType != "ECDSA" || got.Issuer != "CN=authority" || got.Loaded.IsZero() || got.Error != "" {
 		t.Errorf("%+v", got)
 	}
 	if filepath.Dir(got.Cert) != b.dir {

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"sluice/internal/certtest"
 	"sluice/internal/model"
 )
 
@@ -21,13 +22,13 @@ func TestSessionsOutliveReloads(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newBed(t)
 			defer b.end()
-			first, second := newAuthority(t, "first"), newAuthority(t, "second")
-			alice := first.issue("alice")
-			b.write("first.pem", first.pem)
-			b.write("same.pem", slices.Concat([]byte("# the same\n"), first.pem, first.pem))
-			b.write("both.pem", slices.Concat(second.pem, first.pem))
-			b.write("second.pem", second.pem)
-			one, two := b.save("one", b.ca.issue("one.test")), b.save("two", b.ca.issue("one.test"))
+			first, second := certtest.Authority(t, "first"), certtest.Authority(t, "second")
+			alice := first.Issue("alice")
+			b.write("first.pem", first.CertPEM())
+			b.write("same.pem", slices.Concat([]byte("# the same\n"), first.CertPEM(), first.CertPEM()))
+			b.write("both.pem", slices.Concat(second.CertPEM(), first.CertPEM()))
+			b.write("second.pem", second.CertPEM())
+			one, two := b.save("one", b.ca.Issue("one.test")), b.save("two", b.ca.Issue("one.test"))
 			asks := func(mode, ca string, files ...model.CertificateFile) *model.ListenerTLS {
 				m := settings(files...)
 				m.ClientAuth.Mode = mode
@@ -91,18 +92,18 @@ func TestSessionsEndWithTheirAuthority(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
 		defer b.end()
-		first, second := newAuthority(t, "first"), newAuthority(t, "second")
-		b.write("ca.pem", first.pem)
-		m := settings(b.save("one", b.ca.issue("one.test")))
+		first, second := certtest.Authority(t, "first"), certtest.Authority(t, "second")
+		b.write("ca.pem", first.CertPEM())
+		m := settings(b.save("one", b.ca.Issue("one.test")))
 		m.ClientAuth = model.ClientAuth{Mode: model.ClientAuthRequire, CA: b.path("ca.pem")}
 		b.serve(m)
-		client := b.client("one.test", remembers(), shows(first.issue("alice")))
+		client := b.client("one.test", remembers(), shows(first.Issue("alice")))
 		for i := range 2 {
 			if o := b.shake(client); o.err != nil || o.server.DidResume != (i > 0) {
 				t.Fatalf("%d: %v, resumed %v", i, o.err, o.server.DidResume)
 			}
 		}
-		b.write("ca.pem", second.pem)
+		b.write("ca.pem", second.CertPEM())
 		time.Sleep(promised)
 		if o := b.shake(client); o.err == nil {
 			t.Error("a session outlives the authority")
@@ -113,7 +114,7 @@ func TestSessionsEndWithTheirAuthority(t *testing.T) {
 func TestSessionsOfTwoListeners(t *testing.T) {
 	b := newBed(t)
 	defer b.end()
-	b.serve(settings(b.save("one", b.ca.issue("one.test"))))
+	b.serve(settings(b.save("one", b.ca.Issue("one.test"))))
 	client := b.client("one.test", remembers())
 	b.shake(client)
 	other := NewHandshake()
@@ -134,7 +135,7 @@ func TestTicketKeysRotate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBed(t)
 		defer b.end()
-		b.unwatched(settings(b.save("one", b.ca.issue("one.test"))))
+		b.unwatched(settings(b.save("one", b.ca.Issue("one.test"))))
 		for _, c := range []struct {
 			rest    time.Duration
 			resumes bool

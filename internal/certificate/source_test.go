@@ -8,19 +8,21 @@ import (
 	"strings"
 	"testing"
 
+	"sluice/internal/certtest"
 	"sluice/internal/model"
 )
 
 // ordered is a source of certificates that notes what it is asked for.
 type ordered struct {
-	pairs map[string]issued
+	pairs map[string]*certtest.Certificate
 	asked []string
 }
 
 func (o *ordered) source(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	o.asked = append(o.asked, hello.ServerName)
 	if pair, ok := o.pairs[hello.ServerName]; ok {
-		return &pair.client, nil
+		own := pair.TLS()
+		return &own, nil
 	}
 	return nil, errors.New("not ordered")
 }
@@ -28,8 +30,8 @@ func (o *ordered) source(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 func TestSourceComesAfterFiles(t *testing.T) {
 	b := newBed(t)
 	defer b.end()
-	file := b.ca.issue("file.test", "*.file.test")
-	acme := &ordered{pairs: map[string]issued{"acme.test": b.ca.issue("acme.test"), "file.test": b.ca.issue("file.test"), "": b.ca.issue("default.test")}}
+	file := b.ca.Issue("file.test", "*.file.test")
+	acme := &ordered{pairs: map[string]*certtest.Certificate{"acme.test": b.ca.Issue("acme.test"), "file.test": b.ca.Issue("file.test"), "": b.ca.Issue("default.test")}}
 	source := func(s *Serving) { s.Source = acme.source }
 	files := b.save("file", file)
 	b.serve(settings(files), source)
@@ -82,8 +84,8 @@ func (c *blocking) Block(wait func()) { c.blocked++; wait() }
 func TestSourceIsWaitedForElsewhere(t *testing.T) {
 	b := newBed(t)
 	defer b.end()
-	acme := &ordered{pairs: map[string]issued{"acme.test": b.ca.issue("acme.test")}}
-	file := b.save("file", b.ca.issue("file.test"))
+	acme := &ordered{pairs: map[string]*certtest.Certificate{"acme.test": b.ca.Issue("acme.test")}}
+	file := b.save("file", b.ca.Issue("file.test"))
 	ask := func(name string) (conn *blocking) {
 		t.Helper()
 		conn = &blocking{}
@@ -123,12 +125,12 @@ func TestSourceIsWaitedForElsewhere(t *testing.T) {
 func TestValidationOfNames(t *testing.T) {
 	b := newBed(t)
 	defer b.end()
-	b.write("ca.pem", b.ca.pem)
-	m := settings(b.save("file", b.ca.issue("one.test")))
+	b.write("ca.pem", b.ca.CertPEM())
+	m := settings(b.save("file", b.ca.Issue("one.test")))
 	m.MinVersion = tls.VersionTLS13
 	m.ClientAuth = model.ClientAuth{Mode: model.ClientAuthRequire, CA: b.path("ca.pem")}
-	challenge := b.ca.issue("one.test")
-	acme := &ordered{pairs: map[string]issued{"one.test": challenge}}
+	challenge := b.ca.Issue("one.test")
+	acme := &ordered{pairs: map[string]*certtest.Certificate{"one.test": challenge}}
 	validates := func(c *tls.Config) { c.NextProtos = []string{ACMEProtocol} }
 
 	b.serve(m, func(s *Serving) { s.Validation = acme.source }) // of another listener: this one orders nothing
@@ -136,7 +138,7 @@ func TestValidationOfNames(t *testing.T) {
 		client := b.client("one.test", validates, version, remembers())
 		for range 2 {
 			o := b.shake(client)
-			if o.err != nil || o.serial() != challenge.leaf.SerialNumber.String() || o.server.NegotiatedProtocol != ACMEProtocol || o.server.DidResume {
+			if o.err != nil || o.serial() != challenge.SerialNumber.String() || o.server.NegotiatedProtocol != ACMEProtocol || o.server.DidResume {
 				t.Errorf("%+v", o)
 			}
 		}
@@ -146,7 +148,7 @@ func TestValidationOfNames(t *testing.T) {
 	if o := b.shake(b.client("one.test", both)); o.err == nil {
 		t.Error("a client passes without a certificate")
 	}
-	if o := b.shake(b.client("one.test", both, shows(b.ca.issue("client")))); o.err != nil || o.server.NegotiatedProtocol != "h2" {
+	if o := b.shake(b.client("one.test", both, shows(b.ca.Issue("client")))); o.err != nil || o.server.NegotiatedProtocol != "h2" {
 		t.Errorf("%+v", o)
 	}
 	// No challenge: no handshake.

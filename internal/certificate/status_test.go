@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"sluice/internal/certtest"
 	"sluice/internal/model"
 )
 
@@ -13,8 +14,8 @@ func TestStatusOfWhatHasExpired(t *testing.T) {
 	b := newBed(t)
 	defer b.end()
 	past := func(c *x509.Certificate) { c.NotAfter = time.Now().Add(-time.Minute) }
-	good, old := b.ca.issue("one.test"), b.ca.issueFor(newKey(t), past, "two.test")
-	b.write("ca.pem", append(good.cert, old.cert...))
+	good, old := b.ca.Issue("one.test"), b.ca.IssueFor(certtest.NewKey(t), past, "two.test")
+	b.write("ca.pem", append(good.CertPEM(), old.CertPEM()...))
 	m := settings(b.save("good", good), b.save("old", old))
 	m.ClientAuth = model.ClientAuth{Mode: model.ClientAuthOptional, CA: b.path("ca.pem")}
 	b.serve(m)

@@ -1,52 +1,23 @@
 package config_test
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
-	"math/big"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"sluice/internal/certtest"
 	"sluice/internal/config"
 	"sluice/internal/model"
 )
 
-// writePair makes a certificate for a.test and its key.
-func writePair(t *testing.T, dir string) {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), IsCA: true, BasicConstraintsValid: true, DNSNames: []string{"a.test"}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(1000 * time.Hour)}
-	certificate, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, block := range map[string]*pem.Block{"a.pem": {Type: "CERTIFICATE", Bytes: certificate}, "a.key": {Type: "PRIVATE KEY", Bytes: private}} {
-		if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
 // TestTLSWritten has all that can be said of TLS, on both sides.
 func TestTLSWritten(t *testing.T) {
 	dir := t.TempDir()
-	writePair(t, dir)
+	certtest.SelfSigned(t, "a.test").Write(dir, "a")
 	at := func(name string) string { return filepath.Join(dir, name) }
 	result := config.Resolve([]config.Document{{Name: "sluice.yaml", Dir: dir, Data: []byte(`
 listeners:

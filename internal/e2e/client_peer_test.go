@@ -71,6 +71,14 @@ func peerFolder(t *testing.T) (folder, sha string) {
 	return folder, sha
 }
 
+// peerStream is what the endpoint of peers streams.
+func peerStream() (stream string) {
+	for n := range 100 {
+		stream += fmt.Sprintf("part %d\n", n)
+	}
+	return stream
+}
+
 // runs runs a program in a folder, which must succeed, and returns what it
 // printed.
 func runs(t *testing.T, folder string, input io.Reader, name string, arguments ...string) (out, told string) {
@@ -94,10 +102,7 @@ func TestCurl(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stream := ""
-	for n := range 100 {
-		stream += fmt.Sprintf("part %d\n", n)
-	}
+	stream := peerStream()
 	url := gw.URL("web")
 	for _, test := range []struct {
 		name      string

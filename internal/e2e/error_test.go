@@ -75,7 +75,7 @@ routes:
   - {id: narrow, match: {path: /narrow}, upstream: narrow}
   - {id: closes, match: {path: /closes}, upstream: closes}
   - {id: babbles, match: {path: /babbles}, upstream: babbles}
-  - {id: stalls, match: {path: /stalls}, upstream: stalls, idle_timeout: 200ms}
+  - {id: stalls, match: {path: /stalls}, upstream: stalls, idle_timeout: 1s}
   - {id: cuts, match: {path: /cuts}, upstream: cuts}
 `, gatewaytest.NewEcho(t, "echo"), gatewaytest.Refused(t), silent.URL, silent.URL, closes.URL, babbles.URL, stalls.URL, cuts.URL, silent.URL))
 }

@@ -107,23 +107,13 @@ func TestCalls(t *testing.T) {
 				stream := client.open(t, ctx, "/test.Calls/Watch")
 				stream.hear("watching")
 				cancel()
-				if err := within(t, "the endpoint hears of it", endpoint.ended); !errors.Is(err, context.Canceled) {
+				if err := await(t, "the endpoint hears of it", endpoint.ended); !errors.Is(err, context.Canceled) {
 					t.Error(err)
 				}
 				<-endpoint.given
 			})
 		})
 	}
-}
-
-func within[T any](t *testing.T, what string, c <-chan T) (value T) {
-	t.Helper()
-	select {
-	case value = <-c:
-	case <-time.After(gatewaytest.Patience):
-		t.Fatalf("waited in vain until %s", what)
-	}
-	return value
 }
 
 // TestCallsAreBalanced counts where the calls of one connection go.
@@ -207,7 +197,7 @@ routes:
 	client := gw.caller(t, "web")
 	ended := func(t *testing.T) {
 		t.Helper()
-		if err := within(t, "the endpoint hears of it", endpoint.ended); err == nil {
+		if err := await(t, "the endpoint hears of it", endpoint.ended); err == nil {
 			t.Error("the endpoint's call ended well")
 		}
 	}
@@ -217,7 +207,7 @@ routes:
 		if a := client.call(t, ctx, "/test.Calls/Hang", "x"); a.code() != codes.DeadlineExceeded {
 			t.Error(a.err)
 		}
-		if given := within(t, "the endpoint is asked", endpoint.given); given <= 0 || given > 300*time.Millisecond {
+		if given := await(t, "the endpoint is asked", endpoint.given); given <= 0 || given > 300*time.Millisecond {
 			t.Errorf("the endpoint was given %v", given)
 		}
 		ended(t)
@@ -228,7 +218,7 @@ routes:
 		if a := client.call(t, ctx, "/test.Total/Hang", "x"); a.code() != codes.DeadlineExceeded { // the gateway says so, or the endpoint
 			t.Error(a.err)
 		}
-		if given := within(t, "the endpoint is asked", endpoint.given); given <= 0 || given > 300*time.Millisecond {
+		if given := await(t, "the endpoint is asked", endpoint.given); given <= 0 || given > 300*time.Millisecond {
 			t.Errorf("the endpoint was given %v", given)
 		}
 		ended(t)

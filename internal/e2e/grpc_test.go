@@ -2,20 +2,12 @@ package e2e
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
-	"math/big"
 	"net"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -29,6 +21,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"sluice/internal/certtest"
 	"sluice/internal/gatewaytest"
 )
 
@@ -186,13 +179,9 @@ const callHost = "calls.test"
 // startCallGateway runs a gateway with the rest of a configuration.
 func startCallGateway(t *testing.T, rest string) *callGateway {
 	t.Helper()
-	g := &callGateway{roots: x509.NewCertPool()}
-	cert, key := selfSigned(t, callHost)
-	g.authority = cert
-	text, err := os.ReadFile(cert)
-	if err != nil || !g.roots.AppendCertsFromPEM(text) {
-		t.Fatalf("the certificate is none: %v", err)
-	}
+	own := certtest.SelfSigned(t, callHost)
+	cert, key := own.Write(t.TempDir(), "own")
+	g := &callGateway{roots: own.Pool(), authority: cert}
 	g.Gateway = gatewaytest.Start(t, fmt.Sprintf(`
 listeners:
   web: {address: "127.0.0.1:0"}
@@ -202,34 +191,10 @@ admin: {address: "127.0.0.1:0"}
 	return g
 }
 
-// selfSigned makes a certificate that signs itself.
+// selfSigned are the files of a certificate that signs itself.
 func selfSigned(t *testing.T, host string) (cert, key string) {
 	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: host}, DNSNames: []string{host}, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	secret, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	write := func(name, kind string, data []byte) string {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: data}), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
-	return write("cert.pem", "CERTIFICATE", der), write("key.pem", "PRIVATE KEY", secret)
+	return certtest.SelfSigned(t, host).Write(t.TempDir(), "own")
 }
 
 // caller is a client of gRPC, by gRPC's own library.

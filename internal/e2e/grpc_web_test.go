@@ -227,7 +227,7 @@ func breakOnTheWeb(t *testing.T, gw *callGateway, client *webClient, endpoint *c
 	}
 	for range 2 {
 		<-endpoint.given
-		if err := within(t, "the endpoint hears of the end", endpoint.ended); err == nil {
+		if err := await(t, "the endpoint hears of the end", endpoint.ended); err == nil {
 			t.Error("the endpoint's call ended well")
 		}
 	}

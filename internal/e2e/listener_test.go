@@ -142,7 +142,7 @@ func TestListenerSettingsChange(t *testing.T) {
 	}
 	// Time-outs, too. The server of net/http cannot change them for a connection:
 	// it ends with its next response.
-	gw.Load(config("timeouts: {idle: 100ms}"))
+	gw.Load(config("timeouts: {idle: 1s}"))
 	in := bufio.NewReader(conn)
 	say(t, conn, "GET /fixed HTTP/1.1\r\nHost: x.test\r\n\r\n")
 	if r := receive(t, in, "GET"); r.body != "fixed" || r.Close != (gatewaytest.Engine() == gatewaytest.Standard) {

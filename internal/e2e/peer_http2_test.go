@@ -89,10 +89,7 @@ func TestCurlProtocols(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stream := ""
-	for n := range 100 {
-		stream += fmt.Sprintf("part %d\n", n)
-	}
+	stream := peerStream()
 	secure := "https://" + siteHost + ":" + gw.port(t, "websecure")
 	for _, way := range []struct {
 		arguments, url, version string

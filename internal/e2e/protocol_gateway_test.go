@@ -114,8 +114,8 @@ func polyglotRoutes(url string) string {
   - {id: idle, match: {path: /idle}, upstream: patient, timeout: 0, idle_timeout: 100ms}
   - {id: total, match: {path: /total}, upstream: patient, timeout: 0, total_timeout: 100ms}
   - {id: cuts, match: {path: /cuts}, upstream: cuts}
-  - {id: stalls, match: {path: /stalls}, upstream: stalls, idle_timeout: 100ms}
-  - {id: ends, match: {path: /ends}, upstream: stalls, total_timeout: 100ms}
+  - {id: stalls, match: {path: /stalls}, upstream: stalls, idle_timeout: 1s}
+  - {id: ends, match: {path: /ends}, upstream: stalls, total_timeout: 1s}
 `, url)
 }
 

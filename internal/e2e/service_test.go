@@ -1,16 +1,15 @@
 package e2e
 
 import (
-	"bytes"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"sync"
 	"syscall"
 	"testing"
 
 	"sluice/internal/gatewaytest"
+	"sluice/internal/logtest"
 )
 
 // service is a program that serves until the test ends.
@@ -57,7 +56,7 @@ func tryService(t *testing.T, path string, prepare func(folder, address string) 
 	s = service{address: free.Addr().String(), folder: t.TempDir()}
 	free.Close()
 	command := exec.Command(path, prepare(s.folder, s.address)...)
-	var told syncBuffer
+	var told logtest.Buffer
 	command.Stdout, command.Stderr = &told, &told
 	command.Dir = s.folder
 	if err := command.Start(); err != nil {
@@ -87,24 +86,6 @@ func tryService(t *testing.T, path string, prepare func(folder, address string) 
 		t.Logf("%s did not start on %s: %s", path, s.address, told.String())
 	}
 	return s, serves
-}
-
-// syncBuffer is a bytes.Buffer for several writers.
-type syncBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
 }
 
 // startHAProxy runs Debian's HAProxy until the test ends, and returns its URL.

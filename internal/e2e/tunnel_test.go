@@ -163,7 +163,7 @@ func TestTunnelIdle(t *testing.T) {
 	gw := gatewaytest.Start(t, fmt.Sprintf(`
 listeners: {web: {address: "127.0.0.1:0"}}
 admin: {address: "127.0.0.1:0"}
-routes: [{id: all, match: {path_prefix: /}, upstream: %q, idle_timeout: 200ms}]
+routes: [{id: all, match: {path_prefix: /}, upstream: %q, idle_timeout: 1s}]
 `, gatewaytest.NewScripted(t, func(conn net.Conn, in *bufio.Reader) {
 		if _, err := gatewaytest.ReadHead(in); err == nil {
 			say(t, conn, switching)

@@ -179,3 +179,34 @@ func HeldPort(t testing.TB) string {
 	}
 	return "127.0.0.1:" + strconv.Itoa(address.Port)
 }
+
+// NewGated starts an HTTP service whose answers wait until gate is closed. Each request
+// that comes is told of.
+func NewGated(t testing.TB) (url string, arrived, gate chan struct{}) {
+	t.Helper()
+	arrived, gate = make(chan struct{}, 16), make(chan struct{})
+	url = NewHTTP(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		arrived <- struct{}{}
+		select {
+		case <-gate:
+			_, _ = io.WriteString(w, "late")
+		case <-r.Context().Done():
+		}
+	}))
+	return url, arrived, gate
+}
+
+// Fetch sends a GET and returns the status and the whole body.
+func Fetch(t testing.TB, client *http.Client, url string) (status int, body string) {
+	t.Helper()
+	response, err := client.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(text)
+}

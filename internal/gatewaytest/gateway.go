@@ -3,18 +3,17 @@
 package gatewaytest
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"log/slog"
 	"net"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"sluice/internal/app"
+	"sluice/internal/logtest"
 	"sluice/internal/pipeline"
 	"sluice/internal/provider/file"
 )
@@ -28,8 +27,8 @@ type Gateway struct {
 	admin
 	t      testing.TB
 	file   string
-	access buffer
-	log    buffer // the last of it
+	access logtest.Buffer
+	log    logtest.Buffer // the last of it
 	stop   context.CancelFunc
 	done   chan error
 }
@@ -49,7 +48,7 @@ func Start(t testing.TB, config string, kinds ...pipeline.Kind) *Gateway {
 func StartFile(t testing.TB, path string, kinds ...pipeline.Kind) *Gateway {
 	t.Helper()
 	g := &Gateway{t: t, file: path, done: make(chan error, 1)}
-	g.log.most = 1 << 20 // it has a line for each exchange that fails
+	g.log.Most = 1 << 20 // it has a line for each exchange that fails
 	g.admin = newAdmin(t, func() net.Addr { return g.AdminAddr() })
 	log := slog.New(slog.NewTextHandler(&g.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	g.Gateway = app.New(app.Options{Source: file.New(g.file, file.Options{Logger: log}), Log: log, Stdout: &g.access, Stderr: &g.access, Kinds: kinds, Engine: Engine()})
@@ -196,26 +195,4 @@ func WaitFor(t testing.TB, what string, condition func() bool) {
 		}
 		<-time.After(5 * time.Millisecond)
 	}
-}
-
-// buffer is a bytes.Buffer for several writers.
-type buffer struct {
-	most int // it keeps at least the last so many bytes; 0: all
-	mu   sync.Mutex
-	buf  bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.most > 0 && b.buf.Len() > 2*b.most {
-		b.buf.Next(b.buf.Len() - b.most)
-	}
-	return b.buf.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
 }

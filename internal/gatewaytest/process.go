@@ -14,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"sluice/internal/logtest"
 )
 
 // Build compiles a command of this module, without the race detector, into a
@@ -34,7 +36,7 @@ type Process struct {
 	t       testing.TB
 	command *exec.Cmd
 	file    string
-	log     buffer
+	log     logtest.Buffer
 	done    chan struct{} // closed when it has ended
 	err     error         // what Wait returned; after done
 }

@@ -20,7 +20,9 @@ import (
 
 	"golang.org/x/net/http2"
 
+	"sluice/internal/certtest"
 	"sluice/internal/h2"
+	"sluice/internal/waittest"
 )
 
 // goClient is Go's own client, on cleartext.
@@ -386,7 +388,7 @@ func TestGoAwayUnderLoad(t *testing.T) {
 	ended := 0
 	for range 10 {
 		target := done.Load() + 100
-		eventually(t, "a hundred requests", func() bool { return done.Load() >= target || t.Failed() })
+		waittest.Until(t, "a hundred requests", func() bool { return done.Load() >= target || t.Failed() })
 		for _, c := range s.each() {
 			c.GoAway()
 		}
@@ -406,7 +408,7 @@ func TestGoAwayUnderLoad(t *testing.T) {
 
 // TestOverTLS: a *tls.Conn is a connection like others; the requests know it.
 func TestOverTLS(t *testing.T) {
-	certificate := selfSigned(t)
+	certificate := certtest.SelfSigned(t, "a.example").TLS()
 	states := make(chan *tls.ConnectionState, 1)
 	listener, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{certificate}, NextProtos: []string{"h2"}})
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/net/http2"
 
 	"sluice/internal/h2"
+	"sluice/internal/waittest"
 )
 
 // TestFloods: what a client may do, but not so much of, ends its connection, with
@@ -276,7 +277,7 @@ func TestConcurrency(t *testing.T) {
 	}
 	c.must(c.WriteRSTStream(13, http2.ErrCodeCancel)) // and this one never gets one
 	server := s.each()[0]
-	eventually(t, "seven streams", func() bool { return server.Active() == 7 })
+	waittest.Until(t, "seven streams", func() bool { return server.Active() == 7 })
 	if running.Load() != 4 {
 		t.Errorf("%d handlers run", running.Load())
 	}
@@ -295,7 +296,7 @@ func TestConcurrency(t *testing.T) {
 	if most.Load() > 4 {
 		t.Errorf("%d handlers ran at once", most.Load())
 	}
-	eventually(t, "an idle connection", func() bool { return server.Active() == 0 })
+	waittest.Until(t, "an idle connection", func() bool { return server.Active() == 0 })
 }
 
 // TestBackPressure: what nobody reads is bounded by the windows, and what is read

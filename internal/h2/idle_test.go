@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"sluice/internal/h2"
+	"sluice/internal/waittest"
 )
 
 // TestIdleMemory: a connection at rest keeps its reader, and little else.
@@ -36,7 +37,7 @@ func TestIdleMemory(t *testing.T) {
 			}
 		}
 	}
-	eventually(t, "only readers", func() bool { return runtime.NumGoroutine() <= goroutines })
+	waittest.Until(t, "only readers", func() bool { return runtime.NumGoroutine() <= goroutines })
 	debug.FreeOSMemory()
 	debug.FreeOSMemory() // what is pooled goes with the second
 	runtime.ReadMemStats(&after)

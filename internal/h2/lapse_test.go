@@ -9,6 +9,7 @@ import (
 	"golang.org/x/net/http2"
 
 	"sluice/internal/h2"
+	"sluice/internal/waittest"
 )
 
 // refusal is what Options.Refused was told.
@@ -94,7 +95,7 @@ func TestRefusedWithoutAHandler(t *testing.T) {
 	}
 	c.open(7, true, get())
 	server := s.each()[0]
-	eventually(t, "a stream that waits", func() bool { return server.Active() == 2 })
+	waittest.Until(t, "a stream that waits", func() bool { return server.Active() == 2 })
 	server.Close()
 	if r := <-refused; !errors.Is(r.why, h2.ErrClosed) {
 		t.Errorf("%+v", r)
@@ -130,7 +131,7 @@ func TestRefusedInTheMiddle(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			options, refused := refusing(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 			if tc.rule == h2.ErrHeaderTimeout {
-				options.ReadHeaderTimeout = 50 * time.Millisecond
+				options.ReadHeaderTimeout = 500 * time.Millisecond
 			}
 			s := serve(t, options, nil)
 			c := s.dial(t)

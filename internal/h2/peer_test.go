@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"sluice/internal/certtest"
 )
 
 // program finds a program that Debian packages; scripts/test-setup installs them.
@@ -43,7 +45,7 @@ func TestH2spec(t *testing.T) {
 	folder := t.TempDir()
 	spec := filepath.Join(folder, "h2spec")
 	run(t, "go", "-C", "../../tools/peers", "build", "-o", spec, "github.com/summerwind/h2spec/cmd/h2spec")
-	certificate := selfSigned(t)
+	certificate := certtest.SelfSigned(t, "a.example").TLS()
 	for _, over := range []string{"cleartext", "TLS"} {
 		t.Run(over, func(t *testing.T) {
 			var wrap func(net.Conn) net.Conn

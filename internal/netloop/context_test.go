@@ -7,6 +7,8 @@ import (
 	"net"
 	"testing"
 	"time"
+
+	"sluice/internal/sockettest"
 )
 
 var errCause = errors.New("the cause")
@@ -50,7 +52,7 @@ func TestContext(t *testing.T) {
 
 // TestGuard ends contexts while a task reads, and while one dials.
 func TestGuard(t *testing.T) {
-	full := fullQueue(t)
+	full := sockettest.FullQueue(t)
 	each(t, func(b *bed) {
 		t := b.t
 		b.task(t, func(x Executor) {

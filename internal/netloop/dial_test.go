@@ -12,13 +12,13 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"sluice/internal/sockettest"
 )
 
 func TestDialFails(t *testing.T) {
 	refusing := listen(t, "tcp")
 	_ = refusing.Close()
-	full := fullQueue(t)
+	full := sockettest.FullQueue(t)
 	for _, test := range []struct {
 		name, network, address string
 		within                 time.Duration
@@ -78,31 +78,4 @@ func TestDialIPv6(t *testing.T) {
 			}
 		})
 	})
-}
-
-// fullQueue returns the address of a socket whose queue is full, so that the
-// system answers nobody else.
-func fullQueue(t testing.TB) string {
-	t.Helper()
-	descriptor, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	unix.CloseOnExec(descriptor)
-	t.Cleanup(func() { _ = unix.Close(descriptor) })
-	if err = unix.Bind(descriptor, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err == nil {
-		err = unix.Listen(descriptor, 0)
-	}
-	name, nameErr := unix.Getsockname(descriptor)
-	if err = errors.Join(err, nameErr); err != nil {
-		t.Fatal(err)
-	}
-	at := net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: name.(*unix.SockaddrInet4).Port}
-	for {
-		conn, err := net.DialTimeout("tcp", at.String(), 300*time.Millisecond)
-		if err != nil {
-			return at.String()
-		}
-		t.Cleanup(func() { _ = conn.Close() })
-	}
 }

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"testing"
 	"time"
+
+	"sluice/internal/logtest"
 )
 
 // TestSweeper has the sweeper look as seldom as it does outside tests. It ends
@@ -13,7 +15,7 @@ import (
 func TestSweeper(t *testing.T) {
 	s := NewGoroutines(slog.New(slog.DiscardHandler))
 	defer s.Stop()
-	b := &bed{Driver: s, t: t, log: &text{}}
+	b := &bed{Driver: s, t: t, log: &logtest.Buffer{}}
 	runs := func() bool {
 		s.sweeper.mu.Lock()
 		defer s.sweeper.mu.Unlock()
@@ -49,7 +51,7 @@ func TestSweep(t *testing.T) {
 	s := NewGoroutines(slog.New(slog.DiscardHandler))
 	defer s.Stop()
 	s.sweeper.interval = time.Hour
-	b := &bed{Driver: s, t: t, log: &text{}}
+	b := &bed{Driver: s, t: t, log: &logtest.Buffer{}}
 	b.task(t, func(x Executor) {
 		conns := make([]*goConn, 4)
 		told := make([]int, len(conns))

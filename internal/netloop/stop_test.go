@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"sluice/internal/sockettest"
 )
 
 // descriptors is how many this process has; 0 where that cannot be told.
@@ -26,7 +28,7 @@ func descriptors() int {
 
 // TestStop stops while everything that can wait does.
 func TestStop(t *testing.T) {
-	full := fullQueue(t)
+	full := sockettest.FullQueue(t)
 	for _, k := range drivers() {
 		t.Run(k.name, func(t *testing.T) {
 			goroutinesBefore, before := goleak.IgnoreCurrent(), descriptors()

@@ -14,11 +14,12 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
+
+	"sluice/internal/logtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -61,31 +62,13 @@ var goroutines = kind{"goroutine", func(log *slog.Logger) (Driver, error) {
 type bed struct {
 	Driver
 	t      testing.TB
-	log    *text
+	log    *logtest.Buffer
 	panics bool // the test makes tasks panic
-}
-
-// text is a log that a test can look at while it is written.
-type text struct {
-	mu  sync.Mutex
-	all bytes.Buffer
-}
-
-func (l *text) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.all.Write(p)
-}
-
-func (l *text) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.all.String()
 }
 
 func newBed(t testing.TB, k kind) *bed {
 	t.Helper()
-	b := &bed{t: t, log: &text{}}
+	b := &bed{t: t, log: &logtest.Buffer{}}
 	driver, err := k.start(slog.New(slog.NewTextHandler(b.log, nil)))
 	if err != nil {
 		t.Fatal(err)

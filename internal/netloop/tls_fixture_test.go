@@ -3,81 +3,20 @@
 package netloop
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"math/big"
 	"net"
 	"testing"
 	"time"
+
+	"sluice/internal/certtest"
 )
-
-// authority signs certificates for tests.
-type authority struct {
-	t    testing.TB
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-	pool *x509.CertPool
-}
-
-func newAuthority(t testing.TB) *authority {
-	t.Helper()
-	a := &authority{t: t, pool: x509.NewCertPool()}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	a.key = newKey(t)
-	a.cert = a.sign(template, template, a.key)
-	a.pool.AddCert(a.cert)
-	return a
-}
-
-func newKey(t testing.TB) *ecdsa.PrivateKey {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
-}
-
-func (a *authority) sign(template, parent *x509.Certificate, key *ecdsa.PrivateKey) *x509.Certificate {
-	a.t.Helper()
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, a.key)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return cert
-}
-
-// issue returns a certificate for a name.
-func (a *authority) issue(name string) tls.Certificate {
-	a.t.Helper()
-	key := newKey(a.t)
-	cert := a.sign(&x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: name}, DNSNames: []string{name},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		KeyUsage:    x509.KeyUsageDigitalSignature,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}, a.cert, key)
-	return tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key}
-}
 
 // configs are those of a server named "server" and a client that knows it.
 func configs(t testing.TB) (server, client *tls.Config) {
 	t.Helper()
-	a := newAuthority(t)
-	return &tls.Config{Certificates: []tls.Certificate{a.issue("server")}},
-		&tls.Config{RootCAs: a.pool, ServerName: "server"}
+	a := certtest.Authority(t, "authority")
+	return &tls.Config{Certificates: []tls.Certificate{a.Issue("server").TLS()}},
+		&tls.Config{RootCAs: a.Pool(), ServerName: "server"}
 }
 
 // of one version.

@@ -13,12 +13,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"sluice/internal/certtest"
 )
 
 // TestTLSHandshakeFails has our side say why, and the peer be told.
 func TestTLSHandshakeFails(t *testing.T) {
 	server, client := configs(t)
-	stranger := newAuthority(t)
+	stranger := certtest.Authority(t, "authority")
 	mutual := server.Clone()
 	mutual.ClientAuth, mutual.ClientCAs = tls.RequireAndVerifyClientCert, client.RootCAs
 	with := func(config *tls.Config, change func(config *tls.Config)) *tls.Config {
@@ -59,13 +61,13 @@ func TestTLSHandshakeFails(t *testing.T) {
 		"a stranger's certificate": {
 			server: of(mutual, tls.VersionTLS12),
 			client: with(client, func(c *tls.Config) {
-				own := stranger.issue("client")
+				own := stranger.Issue("client").TLS()
 				c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &own, nil }
 			}),
 			want: HandshakeCertificate, dialing: HandshakeRefused, text: "unknown authority",
 		},
 		"a server that is not known": {
-			server: server, client: with(client, func(c *tls.Config) { c.RootCAs = stranger.pool }),
+			server: server, client: with(client, func(c *tls.Config) { c.RootCAs = stranger.Pool() }),
 			want: HandshakeRefused, dialing: HandshakeCertificate, text: "bad certificate",
 		},
 		"a server of another name": {
@@ -140,10 +142,10 @@ func failureOf(err error) *HandshakeError {
 // by reading that it did not.
 func TestTLSClientCertificate(t *testing.T) {
 	server, client := configs(t)
-	authority := newAuthority(t)
-	server.ClientAuth, server.ClientCAs = tls.RequireAndVerifyClientCert, authority.pool
+	authority := certtest.Authority(t, "authority")
+	server.ClientAuth, server.ClientCAs = tls.RequireAndVerifyClientCert, authority.Pool()
 	known := client.Clone()
-	known.Certificates = []tls.Certificate{authority.issue("client")}
+	known.Certificates = []tls.Certificate{authority.Issue("client").TLS()}
 	versions(t, func(t *testing.T, version uint16) {
 		t.Helper()
 		each(t, func(b *bed) {

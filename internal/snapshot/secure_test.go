@@ -1,45 +1,20 @@
 package snapshot_test
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"encoding/pem"
 	"fmt"
-	"math/big"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
+	"sluice/internal/certtest"
 	"sluice/internal/snapshot"
 )
 
-// pair is the directory of a certificate, cert.pem, and its key, key.pem.
+// pair is the directory of a certificate, own.pem, and its key, own.key.
 func pair(t *testing.T) string {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"files.test"}, NotAfter: time.Now().AddDate(1, 0, 0)}
-	cert, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
 	dir := t.TempDir()
-	for name, block := range map[string]*pem.Block{"cert.pem": {Type: "CERTIFICATE", Bytes: cert}, "key.pem": {Type: "PRIVATE KEY", Bytes: private}} {
-		if err := os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	certtest.SelfSigned(t, "files.test").Write(dir, "own")
 	return dir
 }
 
@@ -51,7 +26,7 @@ func TestNamesAreValidatedOnEveryListener(t *testing.T) {
 listeners:
   one: {address: ":0", tls: {acme: {domains: [one.test]}}}
   two: {address: "127.0.0.1:0", tls: {acme: {domains: [two.test]}}}
-  files: {address: "unix:/files", tls: {certificates: [{cert: %[1]s/cert.pem, key: %[1]s/key.pem}]}}
+  files: {address: "unix:/files", tls: {certificates: [{cert: %[1]s/own.pem, key: %[1]s/own.key}]}}
   plain: {address: "unix:/plain"}
 admin: {address: "127.0.0.1:0"}
 routes: [{match: {path: /}, respond: {status: 204}}]
@@ -79,7 +54,7 @@ routes: [{match: {path: /}, respond: {status: 204}}]
 func TestNoNamesAreValidatedWithoutACME(t *testing.T) {
 	e := newEngine(t)
 	built := e.builder.Build(compile(t, fmt.Sprintf(`
-listeners: {files: {address: ":0", tls: {certificates: [{cert: %[1]s/cert.pem, key: %[1]s/key.pem}]}}}
+listeners: {files: {address: ":0", tls: {certificates: [{cert: %[1]s/own.pem, key: %[1]s/own.key}]}}}
 admin: {address: "127.0.0.1:0"}
 routes: [{match: {path: /}, respond: {status: 204}}]
 `, pair(t))), snapshot.Revision{Number: 1})

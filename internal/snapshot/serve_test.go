@@ -1,7 +1,6 @@
 package snapshot_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -11,13 +10,13 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 	"weak"
 
 	"sluice/internal/gatewaytest"
 	"sluice/internal/lease"
+	"sluice/internal/logtest"
 	"sluice/internal/message"
 	"sluice/internal/pipeline"
 	"sluice/internal/server"
@@ -25,38 +24,14 @@ import (
 	"sluice/internal/telemetry"
 )
 
-// output is a buffer for several writers.
-type output struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.String()
-}
-
-func (o *output) Reset() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.buf.Reset()
-}
-
 // engine is a snapshot that serves exchanges without a connection.
 type engine struct {
 	t        *testing.T
 	current  snapshot.Current
 	registry lease.Registry
 	metrics  *telemetry.Metrics
-	access   output
-	log      output
+	access   logtest.Buffer
+	log      logtest.Buffer
 	builder  snapshot.Builder
 }
 

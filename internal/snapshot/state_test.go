@@ -18,7 +18,7 @@ func TestStateForMetrics(t *testing.T) {
 	dir := pair(t)
 	built := e.builder.Build(compile(t, fmt.Sprintf(`
 listeners:
-  files: {address: "127.0.0.1:0", tls: {certificates: [{cert: %[1]s/cert.pem, key: %[1]s/key.pem}]}}
+  files: {address: "127.0.0.1:0", tls: {certificates: [{cert: %[1]s/own.pem, key: %[1]s/own.key}]}}
 admin: {address: "127.0.0.1:0"}
 upstreams:
   a: {endpoints: ["http://127.0.0.1:1", {url: "http://127.0.0.1:2", weight: 0}], circuit_breaker: {}}
@@ -39,7 +39,7 @@ routes: [{match: {path: /}, upstream: a}]
 		t.Fatalf("the certificates are %v", state.Certificates)
 	}
 	c := state.Certificates[0]
-	if left := time.Until(c.NotAfter); c.Listener != "files" || !strings.HasSuffix(c.Certificate, "/cert.pem") || left < 364*24*time.Hour || left > 367*24*time.Hour {
+	if left := time.Until(c.NotAfter); c.Listener != "files" || !strings.HasSuffix(c.Certificate, "/own.pem") || left < 3649*24*time.Hour || left > 3654*24*time.Hour {
 		t.Errorf("the certificate is %v", c)
 	}
 }

@@ -17,7 +17,9 @@ import (
 	"time"
 
 	"sluice/internal/lease"
+	"sluice/internal/logtest"
 	"sluice/internal/model"
+	"sluice/internal/waittest"
 )
 
 // logTest is an access log under test.
@@ -25,7 +27,7 @@ type logTest struct {
 	*AccessLog
 	registry *lease.Registry
 	set      *lease.Set
-	process  *syncBuffer // the process log
+	process  *logtest.Buffer // the process log
 	metrics  *Metrics
 }
 
@@ -36,7 +38,7 @@ func settings(output string) model.AccessLog {
 // startLog starts an access log, which ends with the test.
 func startLog(t *testing.T, s model.AccessLog, options Options) *logTest {
 	t.Helper()
-	l := &logTest{registry: &lease.Registry{}, process: &syncBuffer{}, metrics: NewMetrics(0)}
+	l := &logTest{registry: &lease.Registry{}, process: &logtest.Buffer{}, metrics: NewMetrics(0)}
 	options.Logger, options.Metrics = NewLogger(l.process, slog.LevelInfo), l.metrics
 	l.set = l.registry.NewSet()
 	l.AccessLog = AcquireAccessLog(l.set, s, options)
@@ -99,7 +101,7 @@ func TestAccessLogWritesAFile(t *testing.T) {
 	l := startLog(t, settings(path), Options{})
 	l.Log(&Record{RequestID: "1"})
 	// Visible without more traffic and before the log ends.
-	waitFor(t, "the line", func() bool { return len(ids(t, read(t, path))) == 2 })
+	waittest.Until(t, "the line", func() bool { return len(ids(t, read(t, path))) == 2 })
 	l.Log(&Record{RequestID: "2"})
 	l.Log(&Record{RequestID: "3"})
 	l.end(t)
@@ -127,7 +129,7 @@ func TestAccessLogOutputs(t *testing.T) {
 	for _, c := range []struct{ output, stdout, stderr string }{
 		{"stdout", "1", ""}, {"stderr", "", "1"}, {"none", "", ""},
 	} {
-		var stdout, stderr syncBuffer
+		var stdout, stderr logtest.Buffer
 		l := startLog(t, settings(c.output), Options{Stdout: &stdout, Stderr: &stderr})
 		l.Log(&Record{RequestID: "1"})
 		if err := l.Reopen(); err != nil {
@@ -149,7 +151,7 @@ func TestAccessLogFormats(t *testing.T) {
 		"common":   `- - - [01/Jan/2026:00:00:00 +0000] "GET / HTTP/1.1" 204 0` + "\n",
 		"combined": `- - - [01/Jan/2026:00:00:00 +0000] "GET / HTTP/1.1" 204 0 "-" "-"` + "\n",
 	} {
-		var stdout syncBuffer
+		var stdout logtest.Buffer
 		l := startLog(t, model.AccessLog{Output: "stdout", Format: format, Sample: 1, Fields: []string{"status"}}, Options{Stdout: &stdout})
 		l.Log(&Record{Time: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), Method: "GET", Path: "/", Protocol: "HTTP/1.1", Status: 204})
 		l.end(t)
@@ -169,7 +171,7 @@ func TestAccessLogRefusesAnUnknownFormat(t *testing.T) {
 }
 
 func TestAccessLogSkipsAndSamples(t *testing.T) {
-	var stdout syncBuffer
+	var stdout logtest.Buffer
 	draws := []float64{0.2, 0.25, 0.9, 0}
 	s := settings("stdout")
 	s.Sample, s.Skip = 0.25, []string{"/healthz"}
@@ -189,7 +191,7 @@ func TestAccessLogSkipsAndSamples(t *testing.T) {
 }
 
 func TestAccessLogSampleOfNone(t *testing.T) {
-	var stdout syncBuffer
+	var stdout logtest.Buffer
 	s := settings("stdout")
 	s.Sample = 0
 	l := startLog(t, s, Options{Stdout: &stdout, Random: func() float64 { return 0 }})
@@ -266,7 +268,7 @@ func TestAccessLogReopens(t *testing.T) {
 	path := filepath.Join(directory, "access.log")
 	l := startLog(t, settings(path), Options{})
 	l.Log(&Record{RequestID: "1"})
-	waitFor(t, "the first line", func() bool { return read(t, path) != "" })
+	waittest.Until(t, "the first line", func() bool { return read(t, path) != "" })
 	for i := range 3 {
 		moved := fmt.Sprintf("%s.%d", path, i)
 		if err := os.Rename(path, moved); err != nil {
@@ -279,7 +281,7 @@ func TestAccessLogReopens(t *testing.T) {
 			t.Fatal(err)
 		}
 		l.Log(&Record{RequestID: fmt.Sprint(i + 2)})
-		waitFor(t, "a line in the new file", func() bool { return read(t, path) != "" })
+		waittest.Until(t, "a line in the new file", func() bool { return read(t, path) != "" })
 		if got := ids(t, read(t, path)); len(got) != 1 || got[0] != fmt.Sprint(i+2) {
 			t.Errorf("the new file has %v", got)
 		}
@@ -345,14 +347,14 @@ func TestAccessLogThatCannotBeWritten(t *testing.T) {
 	log := func(id string) {
 		before := out.writes()
 		l.Log(&Record{RequestID: id})
-		waitFor(t, "a write", func() bool { return out.writes() > before })
+		waittest.Until(t, "a write", func() bool { return out.writes() > before })
 	}
 	log("1")
 	out.set(true, 10)
 	log("2")
 	out.set(true, 0)
 	log("3")
-	waitFor(t, "two counted", func() bool { return metric(t, l.metrics, "gateway_access_log_errors_total") == "2" })
+	waittest.Until(t, "two counted", func() bool { return metric(t, l.metrics, "gateway_access_log_errors_total") == "2" })
 	if got := strings.Count(l.process.String(), "level=ERROR"); got != 1 {
 		t.Errorf("told %d times:\n%s", got, l.process.String())
 	}
@@ -361,10 +363,10 @@ func TestAccessLogThatCannotBeWritten(t *testing.T) {
 	}
 	out.set(false, 0)
 	log("4")
-	waitFor(t, "the recovery is told", func() bool { return strings.Contains(l.process.String(), "lost_lines=2") })
+	waittest.Until(t, "the recovery is told", func() bool { return strings.Contains(l.process.String(), "lost_lines=2") })
 	out.set(true, 0)
 	log("5")
-	waitFor(t, "the second failure is told", func() bool { return strings.Count(l.process.String(), "level=ERROR") == 2 })
+	waittest.Until(t, "the second failure is told", func() bool { return strings.Count(l.process.String(), "level=ERROR") == 2 })
 	out.set(false, 0)
 	l.end(t)
 
@@ -379,7 +381,7 @@ func TestAccessLogThatCannotBeWritten(t *testing.T) {
 
 // stuck is an output that takes nothing until it is let go.
 type stuck struct {
-	out  syncBuffer
+	out  logtest.Buffer
 	free chan struct{}
 	in   chan struct{} // has a value while a write waits
 }

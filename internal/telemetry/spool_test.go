@@ -12,6 +12,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"sluice/internal/logtest"
+	"sluice/internal/waittest"
 )
 
 // TestOutletNeverWaits logs more than a pipe that nobody reads can hold. Whoever
@@ -67,11 +70,11 @@ func TestOutletNeverWaits(t *testing.T) {
 
 // TestOutletWritesInTime writes what was logged before anybody ends it, in order.
 func TestOutletWritesInTime(t *testing.T) {
-	var out syncBuffer
+	var out logtest.Buffer
 	outlet := NewOutlet(&out)
 	log := NewLogger(outlet, slog.LevelInfo)
 	log.Info("one")
-	waitFor(t, "the first line", func() bool { return strings.Contains(out.String(), "msg=one") })
+	waittest.Until(t, "the first line", func() bool { return strings.Contains(out.String(), "msg=one") })
 	for range 3 {
 		log.Info("two")
 	}

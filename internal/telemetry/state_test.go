@@ -27,11 +27,17 @@ gateway_certificate_expiry_timestamp_seconds{certificate="a.test",listener="web"
 gateway_endpoint_healthy{endpoint="http://a1",upstream="a"} 1
 gateway_endpoint_healthy{endpoint="http://a1",upstream="b"} 1
 gateway_endpoint_healthy{endpoint="http://a2",upstream="a"} 0`
-	if diff := cmp.Diff(want, strings.Join(stateSamples(t, m), "\n")); diff != "" {
-		t.Error(diff)
-	}
+	hasSamples(t, stateSamples(t, m), want)
 	state = State{Endpoints: []EndpointState{{"a", "http://a3\xff", true}}} // the others are gone
 	if diff := cmp.Diff([]string{"gateway_endpoint_healthy{endpoint=\"http://a3\ufffd\",upstream=\"a\"} 1"}, stateSamples(t, m)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// hasSamples holds samples to those that are wanted, a line each.
+func hasSamples(t *testing.T, got []string, want string) {
+	t.Helper()
+	if diff := cmp.Diff(want, strings.Join(got, "\n")); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -67,9 +73,7 @@ gateway_breaker_state{endpoint="g",upstream="a"} 0
 gateway_certificate_expiry_timestamp_seconds{certificate="c",listener="l"} 2
 gateway_endpoint_healthy{endpoint="e",upstream="a"} 0
 gateway_endpoint_healthy{endpoint="f",upstream="a"} 1`
-	if diff := cmp.Diff(want, strings.Join(stateSamples(t, m), "\n")); diff != "" {
-		t.Error(diff)
-	}
+	hasSamples(t, stateSamples(t, m), want)
 }
 
 func TestStateIsBounded(t *testing.T) {
@@ -92,9 +96,7 @@ gateway_certificate_expiry_timestamp_seconds{certificate="e1",listener="l"} 9
 gateway_endpoint_healthy{endpoint="_other",upstream="_other"} 3
 gateway_endpoint_healthy{endpoint="e0",upstream="a"} 1
 gateway_endpoint_healthy{endpoint="e1",upstream="a"} 1`
-	if diff := cmp.Diff(want, strings.Join(stateSamples(t, m), "\n")); diff != "" {
-		t.Error(diff)
-	}
+	hasSamples(t, stateSamples(t, m), want)
 }
 
 func TestEventsAreCounted(t *testing.T) {

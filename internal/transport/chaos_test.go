@@ -15,10 +15,13 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"sluice/internal/certtest"
 	"sluice/internal/message"
 	"sluice/internal/model"
 	"sluice/internal/netloop"
 	"sluice/internal/pipeline"
+	"sluice/internal/sockettest"
+	"sluice/internal/waittest"
 )
 
 // chaoticHandler is chaotic, for net/http's server.
@@ -76,7 +79,7 @@ func TestChaosOverSharedConnections(t *testing.T) {
 			}
 			wait.Wait()
 			release(transport)
-			eventually(t, "all connections are closed", func() bool { return c.closed.Load() == c.opened.Load() })
+			waittest.Until(t, "all connections are closed", func() bool { return c.closed.Load() == c.opened.Load() })
 		}
 	})
 }
@@ -129,8 +132,8 @@ func TestPanicsOverHTTP2(t *testing.T) {
 			if !panicked.Load() {
 				t.Errorf("%s: the panic was swallowed", name)
 			}
-			eventually(t, name+": the body is closed", body.closed.Load)
-			eventually(t, name+": the stream is free", func() bool {
+			waittest.Until(t, name+": the body is closed", body.closed.Load)
+			waittest.Until(t, name+": the stream is free", func() bool {
 				pool.mu.Lock()
 				defer pool.mu.Unlock()
 				return len(pool.sessions) == 0 || pool.sessions[0].streams == 0
@@ -151,9 +154,9 @@ func TestPanicsOverHTTP2(t *testing.T) {
 
 // Real servers: nginx over TLS by both protocols, nghttpd in clear.
 func TestRealServers(t *testing.T) {
-	a := newAuthority(t)
-	cert, key := files(t, a.issue(nil, "127.0.0.1"))
-	dir, port, clear2 := t.TempDir(), freePort(t), freePort(t)
+	a := certtest.Authority(t, "authority")
+	cert, key := a.Issue("127.0.0.1").Write(t.TempDir(), "own")
+	dir, port, clear2 := t.TempDir(), sockettest.FreePort(t, "127.0.0.1"), sockettest.FreePort(t, "127.0.0.1")
 	page := noise(300 << 10)
 	write(t, filepath.Join(dir, "page"), []byte(page))
 	nginx := "master_process off; daemon off; error_log stderr; pid nginx.pid;\nevents {}\nhttp { access_log off; client_body_temp_path body; client_max_body_size 10m;\n" +
@@ -178,7 +181,7 @@ func TestRealServers(t *testing.T) {
 				target = at("http", clear2)
 			}
 			var c counts
-			transport := reach(t, &model.Upstream{Protocol: protocol, TLS: &model.ClientTLS{CA: a.file(t)}}, target, c.observer())
+			transport := reach(t, &model.Upstream{Protocol: protocol, TLS: &model.ClientTLS{CA: a.CertFile()}}, target, c.observer())
 			for range 3 {
 				if response, body := ask(t, transport, get("/page")); body != page || response.Status != 200 {
 					t.Errorf("%s: %d bytes, status %d", protocol, len(body), response.Status)

@@ -8,8 +8,10 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"sluice/internal/certtest"
 	"sluice/internal/model"
 	"sluice/internal/pipeline"
+	"sluice/internal/waittest"
 )
 
 func protocolOf(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.Proto) }
@@ -60,7 +62,7 @@ func TestAutoInClearIsHTTP1(t *testing.T) {
 func TestEndpointsMustSpeakHTTP2(t *testing.T) {
 	each(t, func(t *bed) {
 		old, trust := secured(t, http.HandlerFunc(protocolOf), alpnHTTP1)
-		a := newAuthority(t)
+		a := certtest.Authority(t, "authority")
 		config := serverConfig(a)
 		silent := insecure(scripted(t, func(p *peer) { _ = tls.Server(p.Conn, config).Handshake() })) // it knows no ALPN
 		other := serverConfig(a)
@@ -73,8 +75,8 @@ func TestEndpointsMustSpeakHTTP2(t *testing.T) {
 			want     string
 		}{
 			{"other protocols", old, model.Upstream{Protocol: model.UpstreamH2, TLS: trust}, "no application protocol"},
-			{"no ALPN", silent, model.Upstream{Protocol: model.UpstreamH2, TLS: &model.ClientTLS{CA: a.file(t)}}, "does not speak HTTP/2"},
-			{"neither", strange, model.Upstream{Protocol: model.UpstreamAuto, TLS: &model.ClientTLS{CA: a.file(t)}}, "no application protocol"},
+			{"no ALPN", silent, model.Upstream{Protocol: model.UpstreamH2, TLS: &model.ClientTLS{CA: a.CertFile()}}, "does not speak HTTP/2"},
+			{"neither", strange, model.Upstream{Protocol: model.UpstreamAuto, TLS: &model.ClientTLS{CA: a.CertFile()}}, "no application protocol"},
 			{"HTTP/1.1 in clear", scripted(t, func(p *peer) { p.head(); p.say("HTTP/1.1 400 Bad Request\r\n\r\n") }), model.Upstream{Protocol: model.UpstreamH2C}, "does not speak HTTP/2"},
 			{"no word", scripted(t, func(p *peer) { p.head() }), model.Upstream{Protocol: model.UpstreamH2C}, "does not speak HTTP/2"},
 		} {
@@ -89,7 +91,7 @@ func TestEndpointsMustSpeakHTTP2(t *testing.T) {
 // An endpoint may change what it speaks.
 func TestEndpointsChangeTheirMind(t *testing.T) {
 	each(t, func(t *bed) {
-		a := newAuthority(t)
+		a := certtest.Authority(t, "authority")
 		var config atomic.Pointer[tls.Config]
 		speak := func(protocols ...string) {
 			c := serverConfig(a)
@@ -103,12 +105,12 @@ func TestEndpointsChangeTheirMind(t *testing.T) {
 			w.Header().Set("Connection", "close")
 			protocolOf(w, r)
 		}))
-		transport := reach(t, &model.Upstream{TLS: &model.ClientTLS{CA: a.file(t)}, Protocol: model.UpstreamAuto}, endpoint, Observer{})
+		transport := reach(t, &model.Upstream{TLS: &model.ClientTLS{CA: a.CertFile()}, Protocol: model.UpstreamAuto}, endpoint, Observer{})
 		if _, body := ask(t, transport, get("/")); body != "HTTP/2.0" {
 			t.Errorf("got %s", body)
 		}
 		speak(alpnHTTP1)
-		eventually(t, "HTTP/1.1 is spoken", func() bool {
+		waittest.Until(t, "HTTP/1.1 is spoken", func() bool {
 			_, body := ask(t, transport, get("/"))
 			return body == "HTTP/1.1"
 		})

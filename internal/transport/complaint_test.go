@@ -14,13 +14,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"sluice/internal/certtest"
 	"sluice/internal/model"
 	"sluice/internal/pipeline"
 )
 
 // Why an endpoint is not reached is told once, however often it is tried.
 func TestWhyEndpointsAreNotReached(t *testing.T) {
-	trusted, other := newAuthority(t), newAuthority(t)
+	trusted, other := certtest.Authority(t, "authority"), certtest.Authority(t, "authority")
 	past := func(c *x509.Certificate) {
 		c.NotBefore, c.NotAfter = time.Now().Add(-2*time.Hour), time.Now().Add(-time.Hour)
 	}
@@ -33,17 +34,17 @@ func TestWhyEndpointsAreNotReached(t *testing.T) {
 	}
 	closed := model.Endpoint{URL: "http://" + nobody.Addr().String(), Scheme: "http", Address: nobody.Addr().String(), Host: nobody.Addr().String()}
 	_ = nobody.Close()
-	ca := trusted.file(t)
+	ca := trusted.CertFile()
 	for _, c := range []struct {
 		name      string
 		endpoint  model.Endpoint
 		protocols []string
 		want      string
 	}{
-		{"expired", server(trusted.issue(past, "127.0.0.1"), alpnH2), []string{model.UpstreamHTTP1, model.UpstreamH2, model.UpstreamAuto}, "expired"},
-		{"other authority", server(other.issue(nil, "127.0.0.1"), alpnH2), []string{model.UpstreamHTTP1, model.UpstreamH2, model.UpstreamAuto}, "unknown authority"},
-		{"other name", server(trusted.issue(nil, "shop.test"), alpnH2), []string{model.UpstreamHTTP1, model.UpstreamH2, model.UpstreamAuto}, "127.0.0.1"},
-		{"no HTTP/2", server(trusted.issue(nil, "127.0.0.1"), alpnHTTP1), []string{model.UpstreamH2}, "protocol"},
+		{"expired", server(trusted.IssueFor(certtest.NewKey(t), past, "127.0.0.1").TLS(), alpnH2), []string{model.UpstreamHTTP1, model.UpstreamH2, model.UpstreamAuto}, "expired"},
+		{"other authority", server(other.Issue("127.0.0.1").TLS(), alpnH2), []string{model.UpstreamHTTP1, model.UpstreamH2, model.UpstreamAuto}, "unknown authority"},
+		{"other name", server(trusted.Issue("shop.test").TLS(), alpnH2), []string{model.UpstreamHTTP1, model.UpstreamH2, model.UpstreamAuto}, "127.0.0.1"},
+		{"no HTTP/2", server(trusted.Issue("127.0.0.1").TLS(), alpnHTTP1), []string{model.UpstreamH2}, "protocol"},
 		{"nobody", closed, []string{model.UpstreamHTTP1, model.UpstreamH2C}, "connection refused"},
 	} {
 		each(t, func(t *bed) {

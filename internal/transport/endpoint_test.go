@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
@@ -231,28 +230,6 @@ func wantError(t testing.TB, err error, word pipeline.Word) pipeline.Error {
 		return *e
 	}
 	panic("unreachable")
-}
-
-// eventually waits for a condition.
-func eventually(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !holds(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("never: %s", what)
-		}
-	}
-}
-
-// within fails the test if a channel stays silent.
-func within[T any](t testing.TB, what string, c <-chan T) T {
-	t.Helper()
-	select {
-	case v := <-c:
-		return v
-	case <-time.After(20 * time.Second):
-		t.Fatalf("never: %s", what)
-		panic("unreachable")
-	}
 }
 
 func fieldText(fields message.Fields) string {

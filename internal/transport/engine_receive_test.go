@@ -8,6 +8,7 @@ import (
 
 	"sluice/internal/message"
 	"sluice/internal/pipeline"
+	"sluice/internal/waittest"
 )
 
 // What is there of a body is known to be, and no more.
@@ -127,7 +128,7 @@ func TestClosedBodies(t *testing.T) {
 					t.Error(err)
 				}
 			}
-			eventually(t, "after "+text+": "+want, func() bool { return c.String() == want })
+			waittest.Until(t, "after "+text+": "+want, func() bool { return c.String() == want })
 		}
 	})
 }

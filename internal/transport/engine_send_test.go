@@ -12,6 +12,7 @@ import (
 	"sluice/internal/message"
 	"sluice/internal/netloop"
 	"sluice/internal/pipeline"
+	"sluice/internal/waittest"
 )
 
 func TestExpectation(t *testing.T) {
@@ -160,7 +161,7 @@ func TestReplayOfWhatWasNotAcknowledged(t *testing.T) {
 			ask(t, transport, get("/"))
 			rest(t, transport)
 			close(leave)
-			within(t, "the end of the connection", left)
+			waittest.Receive(t, "the end of the connection", left)
 			request := get("/")
 			request.Method = "POST"
 			request.Body, request.Length = body()

@@ -11,6 +11,7 @@ import (
 	"sluice/internal/message"
 	"sluice/internal/model"
 	"sluice/internal/pipeline"
+	"sluice/internal/waittest"
 )
 
 // watched holds attempts to the time-outs of a route.
@@ -95,9 +96,9 @@ func TestStopEndsAttempts(t *testing.T) {
 			defer client.Close()
 			done := make(chan error, 1)
 			go func() { _, err := trip(t.Context(), transport, request(body), nil); done <- err }()
-			within(t, "a request", came)
+			waittest.Receive(t, "a request", came)
 			driver.Stop()
-			if err := within(t, "the end of the attempt", done); err == nil {
+			if err := waittest.Receive(t, "the end of the attempt", done); err == nil {
 				t.Error("no error")
 			}
 		})

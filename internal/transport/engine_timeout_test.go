@@ -5,48 +5,21 @@ import (
 	"context"
 	"errors"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"sluice/internal/message"
 	"sluice/internal/model"
 	"sluice/internal/pipeline"
+	"sluice/internal/sockettest"
+	"sluice/internal/waittest"
 )
 
-// unreachable returns the address of a socket whose queue is full, so that the
-// system answers nobody else.
-func unreachable(t testing.TB) model.Endpoint {
-	t.Helper()
-	descriptor, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	unix.CloseOnExec(descriptor)
-	t.Cleanup(func() { _ = unix.Close(descriptor) })
-	if err = unix.Bind(descriptor, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err == nil {
-		err = unix.Listen(descriptor, 0)
-	}
-	name, nameErr := unix.Getsockname(descriptor)
-	if err = errors.Join(err, nameErr); err != nil {
-		t.Fatal(err)
-	}
-	at := net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: name.(*unix.SockaddrInet4).Port}
-	for {
-		conn, err := net.DialTimeout("tcp", at.String(), 300*time.Millisecond)
-		if err != nil {
-			return model.Endpoint{URL: "http://" + at.String(), Scheme: "http", Address: at.String(), Host: at.String()}
-		}
-		t.Cleanup(func() { _ = conn.Close() })
-	}
-}
-
 func TestConnectingTakesTooLong(t *testing.T) {
-	endpoint := unreachable(t)
+	address := sockettest.FullQueue(t)
+	endpoint := model.Endpoint{URL: "http://" + address, Scheme: "http", Address: address, Host: address}
 	engines(t, func(t *bed) {
 		for name, test := range map[string]struct {
 			connect, total time.Duration
@@ -85,13 +58,13 @@ func TestWaitingInTheQueueTakesTooLong(t *testing.T) {
 				_, _, err := read(t.Context(), transport, get("/"))
 				done <- err
 			}()
-			within(t, "the first", arrived)
+			waittest.Receive(t, "the first", arrived)
 			e := wantError(t, fails(t.Context(), t, watch(transport, model.RouteTimeouts{Total: 30 * time.Millisecond}), get("/")), pipeline.UpstreamTimeout)
 			if e.Fault != pipeline.Gateway || !e.Unsent {
 				t.Errorf("%s: %+v", protocol, e)
 			}
 			close(leave)
-			if err := within(t, "the first's answer", done); err != nil {
+			if err := waittest.Receive(t, "the first's answer", done); err != nil {
 				t.Errorf("%s: %v", protocol, err)
 			}
 		}

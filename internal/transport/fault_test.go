@@ -16,6 +16,7 @@ import (
 	"sluice/internal/message"
 	"sluice/internal/model"
 	"sluice/internal/pipeline"
+	"sluice/internal/waittest"
 )
 
 var errOver = errors.New("over")
@@ -136,7 +137,7 @@ func TestContextEndsAnAttemptBeforeTheHead(t *testing.T) {
 		if err := fails(ctx, t, transport, get("/")); !errors.Is(err, errOver) {
 			t.Errorf("got %v", err)
 		}
-		within(t, "the end of the connection", gone)
+		waittest.Receive(t, "the end of the connection", gone)
 		if err := fails(ctx, t, transport, get("/")); !errors.Is(err, errOver) {
 			t.Errorf("with a context that has ended: %v", err)
 		}
@@ -163,7 +164,7 @@ func TestContextEndsABody(t *testing.T) {
 		if _, err := io.ReadAll(response.Body); !errors.Is(err, errOver) {
 			t.Errorf("got %v", err)
 		}
-		within(t, "the end of the connection", gone)
+		waittest.Receive(t, "the end of the connection", gone)
 		response.Close()
 	})
 }

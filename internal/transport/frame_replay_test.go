@@ -11,6 +11,7 @@ import (
 	"sluice/internal/message"
 	"sluice/internal/model"
 	"sluice/internal/pipeline"
+	"sluice/internal/waittest"
 )
 
 // refusals are the ways in which an endpoint does not take a request up. Those that
@@ -181,14 +182,14 @@ func TestRefusalsByNewSettings(t *testing.T) {
 			_, _, err := read(context.WithoutCancel(t.Context()), transport, get("/"))
 			done <- err
 		}()
-		within(t, "the first request", held)
+		waittest.Receive(t, "the first request", held)
 		for _, request := range methods() {
 			if _, body, err := read(t.Context(), transport, request()); body != "ok" || err != nil {
 				t.Errorf("got %q, %v", body, err)
 			}
 		}
 		release()
-		if err := within(t, "the first response", done); err != nil {
+		if err := waittest.Receive(t, "the first response", done); err != nil {
 			t.Error(err)
 		}
 	})
@@ -224,7 +225,7 @@ func TestRefusalsLowerTheLimit(t *testing.T) {
 				_, _, err := read(t.Context(), transport, get("/"))
 				done <- err
 			}()
-			within(t, "a request", held)
+			waittest.Receive(t, "a request", held)
 		}
 		if _, _, err := read(t.Context(), transport, get("/")); pipeline.AsError(err).Word != pipeline.UpstreamReset {
 			t.Errorf("got %v", err)
@@ -237,7 +238,7 @@ func TestRefusalsLowerTheLimit(t *testing.T) {
 		}
 		close(answer)
 		for range 2 {
-			if err := within(t, "an answer", done); err != nil {
+			if err := waittest.Receive(t, "an answer", done); err != nil {
 				t.Error(err)
 			}
 		}

@@ -18,6 +18,7 @@ import (
 	"sluice/internal/message"
 	"sluice/internal/model"
 	"sluice/internal/pipeline"
+	"sluice/internal/waittest"
 )
 
 // framer is an endpoint's side of an HTTP/2 connection, frame by frame.
@@ -183,7 +184,7 @@ func TestFaultsOverHTTP2(t *testing.T) {
 				}
 			}
 			release(transport)
-			eventually(t, c.name+": all connections are closed", func() bool { return n.opened.Load() == n.closed.Load() })
+			waittest.Until(t, c.name+": all connections are closed", func() bool { return n.opened.Load() == n.closed.Load() })
 		})
 	}
 }
@@ -247,7 +248,7 @@ func TestConnectionsRunOut(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "another goes elsewhere", func() bool {
+		waittest.Until(t, "another goes elsewhere", func() bool {
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 			defer cancel()
 			_, body, err := read(ctx, transport, get("/"))
@@ -257,7 +258,7 @@ func TestConnectionsRunOut(t *testing.T) {
 		if body := drain(t, response); body != "ab" {
 			t.Errorf("got %q", body)
 		}
-		eventually(t, "the first is closed", func() bool { return c.closed.Load() == 1 })
+		waittest.Until(t, "the first is closed", func() bool { return c.closed.Load() == 1 })
 	})
 }
 
@@ -285,7 +286,7 @@ func TestDeadConnectionsAreNoticed(t *testing.T) {
 		raw.patience = patience{rest: 50 * time.Millisecond, doubt: 50 * time.Millisecond, answer: 50 * time.Millisecond}
 		transport := by(t.own, raw)
 		ask(t, transport, get("/"))
-		eventually(t, "it is closed", func() bool {
+		waittest.Until(t, "it is closed", func() bool {
 			raw.mu.Lock()
 			defer raw.mu.Unlock()
 			return len(raw.sessions) == 0
@@ -321,7 +322,7 @@ func TestDeadConnectionsUnderAttempts(t *testing.T) {
 		transport := by(t.own, raw)
 		ask(t, transport, get("/"))
 		// A question that is still being answered would stand for the next one.
-		eventually(t, "no question is open", func() bool {
+		waittest.Until(t, "no question is open", func() bool {
 			raw.mu.Lock()
 			defer raw.mu.Unlock()
 			return !slices.ContainsFunc(raw.sessions, func(s *session) bool { return s.pinging.Load() })
@@ -362,12 +363,12 @@ func TestBodiesThatDoNotFlow(t *testing.T) {
 			_, _, err := read(ctx, transport, post(bytes.NewReader(make([]byte, 1<<20)), 1<<20))
 			done <- err
 		}()
-		within(t, "the head", arrived)
+		waittest.Receive(t, "the head", arrived)
 		cancel(errOver)
-		if err := within(t, "the end", done); !errors.Is(err, errOver) {
+		if err := waittest.Receive(t, "the end", done); !errors.Is(err, errOver) {
 			t.Errorf("got %v", err)
 		}
-		if code := within(t, "the reset", reset); code != http2.ErrCodeCancel {
+		if code := waittest.Receive(t, "the reset", reset); code != http2.ErrCodeCancel {
 			t.Errorf("reset by %v", code)
 		}
 		w := watch(transport, model.RouteTimeouts{Response: 30 * time.Millisecond})
@@ -430,7 +431,7 @@ func TestTrailersNeedNoAnnouncement(t *testing.T) {
 			request := post(strings.NewReader("body"), length)
 			request.Trailer = func() message.Fields { return message.Fields{{Name: "Grpc-Status", Value: "7"}} }
 			response, body := ask(t, transport, request)
-			if trailer := within(t, "a trailer", got); trailer != "grpc-status: 7" || body != "ok" {
+			if trailer := waittest.Receive(t, "a trailer", got); trailer != "grpc-status: 7" || body != "ok" {
 				t.Errorf("the endpoint got %q", trailer)
 			}
 			if trailer := fieldText(response.Trailer()); trailer != "Grpc-Status: 0\nX-Other: 1" {

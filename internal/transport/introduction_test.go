@@ -13,8 +13,10 @@ import (
 
 	proxyproto "github.com/pires/go-proxyproto"
 
+	"sluice/internal/certtest"
 	"sluice/internal/model"
 	"sluice/internal/pipeline"
+	"sluice/internal/sockettest"
 )
 
 func TestIntroduction(t *testing.T) {
@@ -85,9 +87,9 @@ func TestConnectionsBelongToClients(t *testing.T) {
 				if protocol == model.UpstreamHTTP1 || protocol == model.UpstreamH2C {
 					endpoint = servedOn(t, introduced(t, &taken), nil, handler)
 				} else {
-					a := newAuthority(t)
+					a := certtest.Authority(t, "authority")
 					endpoint = servedOn(t, introduced(t, &taken), serverConfig(a), handler)
-					upstream.TLS = &model.ClientTLS{CA: a.file(t)}
+					upstream.TLS = &model.ClientTLS{CA: a.CertFile()}
 				}
 				transport := reach(t, upstream, endpoint, Observer{})
 				for range 3 {
@@ -142,16 +144,16 @@ func TestConnectionsOfOthersMakeRoom(t *testing.T) {
 
 // The header comes before all else also where HAProxy reads it.
 func TestHAProxyTakesIntroductions(t *testing.T) {
-	a := newAuthority(t)
+	a := certtest.Authority(t, "authority")
 	backend := scripted(t, func(p *peer) {
 		for head := p.head(); head != ""; head = p.head() {
 			seen := headerOfText(head, "x-seen")
 			p.say("HTTP/1.1 200 OK\r\nContent-Length: " + itoa(len(seen)) + "\r\n\r\n" + seen)
 		}
 	})
-	plain, secure, clear2 := freePort(t), freePort(t), freePort(t)
+	plain, secure, clear2 := sockettest.FreePort(t, "127.0.0.1"), sockettest.FreePort(t, "127.0.0.1"), sockettest.FreePort(t, "127.0.0.1")
 	config := "defaults\n mode http\n timeout client 10s\n timeout server 10s\n timeout connect 10s\n" +
-		"frontend f\n bind 127.0.0.1:" + plain + " accept-proxy\n bind 127.0.0.1:" + secure + " accept-proxy ssl crt " + bundle(t, a.issue(nil, "127.0.0.1")) + " alpn h2,http/1.1\n" +
+		"frontend f\n bind 127.0.0.1:" + plain + " accept-proxy\n bind 127.0.0.1:" + secure + " accept-proxy ssl crt " + bundle(t, a.Issue("127.0.0.1")) + " alpn h2,http/1.1\n" +
 		" bind 127.0.0.1:" + clear2 + " accept-proxy proto h2\n" +
 		" http-request set-header X-Seen %[src]:%[src_port]\n default_backend b\nbackend b\n server s " + backend.Address + "\n"
 	run(t, "haproxy", "-f", write(t, t.TempDir()+"/haproxy.cfg", []byte(config)), "-db")
@@ -164,7 +166,7 @@ func TestHAProxyTakesIntroductions(t *testing.T) {
 				{model.UpstreamHTTP1, "http", plain}, {model.UpstreamHTTP1, "https", secure}, {model.UpstreamH2, "https", secure}, {model.UpstreamAuto, "https", secure}, {model.UpstreamH2C, "http", clear2},
 			} {
 				endpoint := at(c.scheme, c.port)
-				upstream := &model.Upstream{Protocol: c.protocol, ProxyProtocol: version, TLS: &model.ClientTLS{CA: a.file(t)}}
+				upstream := &model.Upstream{Protocol: c.protocol, ProxyProtocol: version, TLS: &model.ClientTLS{CA: a.CertFile()}}
 				transport := from{reach(t, upstream, endpoint, Observer{}), "192.0.2.7:4711"}
 				for range 3 {
 					if _, body := ask(t, transport, get("/")); body != "192.0.2.7:4711" {

@@ -5,14 +5,15 @@ import (
 	"io"
 	"log/slog"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 
+	"sluice/internal/logtest"
 	"sluice/internal/message"
 	"sluice/internal/model"
 	"sluice/internal/netloop"
 	"sluice/internal/pipeline"
+	"sluice/internal/waittest"
 )
 
 // readyNoted is a body that says it is there, and notes its end.
@@ -97,12 +98,12 @@ func panics(t *bed, path string, says int, reader io.Reader) {
 	if !panicked.Load() {
 		t.Error("the panic was swallowed")
 	}
-	within(t, "the end of the connection", gone)
+	waittest.Receive(t, "the end of the connection", gone)
 	if silent, ok := reader.(*io.PipeReader); ok {
 		_ = silent.Close() // its reader was left behind, and closes it
 	}
 	if reader != nil {
-		eventually(t, "the body is closed", body.closed.Load)
+		waittest.Until(t, "the body is closed", body.closed.Load)
 	}
 	// The same context and the only place serve another attempt.
 	run(func() {
@@ -130,7 +131,7 @@ func TestForeignBodyThatPanics(t *testing.T) {
 	request := post(nil, 5)
 	request.Body = body
 	wantError(t, fails(t.Context(), t, transport, request), pipeline.Internal)
-	eventually(t, "the body is closed", body.closed.Load)
+	waittest.Until(t, "the body is closed", body.closed.Load)
 	executor.Stop()
 	if text := logged.String(); !strings.Contains(text, "a body") || !strings.Contains(text, "TestForeignBodyThatPanics") {
 		t.Errorf("the log says %q", text)
@@ -167,7 +168,7 @@ func TestWhatPanicsBesideAnAttempt(t *testing.T) {
 					continue // who reads it is left behind, and closes it at its end
 				}
 				t.Run(kind, func(t *testing.T) {
-					var logged safeText
+					var logged logtest.Buffer
 					aside := netloop.NewGoroutines(slog.New(slog.NewTextHandler(&logged, nil)))
 					defer aside.Stop()
 					b := &bed{T: t, engine: NewEngine(nil, aside)}
@@ -179,7 +180,7 @@ func TestWhatPanicsBesideAnAttempt(t *testing.T) {
 						b.own, b.engine = loops[0], NewEngine(loops, aside)
 					}
 					besideAnAttempt(b, test.path, test.observer, test.body)
-					eventually(t, "the log tells of it", func() bool {
+					waittest.Until(t, "the log tells of it", func() bool {
 						return strings.Contains(logged.String(), "TestWhatPanicsBesideAnAttempt") || strings.Contains(logged.String(), "wicked")
 					})
 				})
@@ -217,23 +218,5 @@ func besideAnAttempt(t *bed, path string, observer func(func(string, string)) Ob
 			t.Errorf("got %q", text)
 		}
 	}
-	eventually(t, "no place is taken", func() bool { return transport.places() == 0 })
-}
-
-// safeText is a log that is read while it is written.
-type safeText struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (s *safeText) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.Write(p)
-}
-
-func (s *safeText) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.String()
+	waittest.Until(t, "no place is taken", func() bool { return transport.places() == 0 })
 }

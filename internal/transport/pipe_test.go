@@ -16,6 +16,7 @@ import (
 	"sluice/internal/model"
 	"sluice/internal/netloop"
 	"sluice/internal/pipeline"
+	"sluice/internal/waittest"
 )
 
 // large is a size that goes by pipes, in many pipefuls.
@@ -237,7 +238,7 @@ func TestLargeBodiesByPipes(t *testing.T) {
 				if err := r.forward(t, transport, r.request("POST")); err != nil {
 					t.Error(err)
 				}
-				if body := within(t, "a body", got); !bytes.Equal(body, upward) {
+				if body := waittest.Receive(t, "a body", got); !bytes.Equal(body, upward) {
 					t.Errorf("the endpoint got %d bytes, not the client's %d", len(body), len(upward))
 				}
 				client.Wait()
@@ -304,7 +305,7 @@ func TestEndpointBreaksOffALargeBody(t *testing.T) {
 				}
 				do(t.own, func() { _ = r.conn.Close() })
 				if test.method == "GET" {
-					if part := within(t, "a part", got); !bytes.HasPrefix(body, part) || !test.reset && len(part) != large/2 {
+					if part := waittest.Receive(t, "a part", got); !bytes.HasPrefix(body, part) || !test.reset && len(part) != large/2 {
 						t.Errorf("the client got %d bytes of other %d", len(part), large/2)
 					}
 				} else if !r.closed.Load() {
@@ -374,7 +375,7 @@ func TestClientBreaksOffALargeBody(t *testing.T) {
 					}
 				} else {
 					wantError(t, err, pipeline.ClientClosed)
-					if part := within(t, "a part", got); !bytes.HasPrefix(body, part) || !test.reset && len(part) != large/2 {
+					if part := waittest.Receive(t, "a part", got); !bytes.HasPrefix(body, part) || !test.reset && len(part) != large/2 {
 						t.Errorf("the endpoint got %d bytes of other %d", len(part), large/2)
 					}
 				}
@@ -418,7 +419,7 @@ func TestNoReplayOfALargeBody(t *testing.T) {
 				if at > maxReplay {
 					t.Errorf("%s, after %d bytes: it was sent again", name, at)
 				}
-				if got := within(t, "a body", bodies); !bytes.Equal(got, body) {
+				if got := waittest.Receive(t, "a body", bodies); !bytes.Equal(got, body) {
 					t.Errorf("%s, after %d bytes: %d bytes went out as %d others", name, at, len(body), len(got))
 				}
 			}

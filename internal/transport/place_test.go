@@ -12,6 +12,7 @@ import (
 
 	"sluice/internal/message"
 	"sluice/internal/model"
+	"sluice/internal/waittest"
 )
 
 // Whatever becomes of an attempt, it gives its place back: more of them than
@@ -121,16 +122,16 @@ func TestPlacesComeBack(t *testing.T) {
 						}
 					}
 					for range places + 2 {
-						within(t, "an attempt alone", inTurn(one))
+						waittest.Receive(t, "an attempt alone", inTurn(one))
 					}
 					var together []<-chan struct{}
 					for range 3 * places {
 						together = append(together, inTurn(one))
 					}
 					for _, done := range together {
-						within(t, "an attempt among others", done)
+						waittest.Receive(t, "an attempt among others", done)
 					}
-					eventually(t, "all places come back", func() bool { return transport.places() == 0 })
+					waittest.Until(t, "all places come back", func() bool { return transport.places() == 0 })
 				}
 			})
 		}

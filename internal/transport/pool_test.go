@@ -18,6 +18,7 @@ import (
 	"sluice/internal/message"
 	"sluice/internal/model"
 	"sluice/internal/pipeline"
+	"sluice/internal/waittest"
 )
 
 // counts is an Observer's tally.
@@ -68,7 +69,7 @@ func inBackground(ctx context.Context, transport pipeline.Transport, path string
 // answered waits for an attempt in the background, which must succeed.
 func answered(t testing.TB, done <-chan error) {
 	t.Helper()
-	if err := within(t, "an answer", done); err != nil {
+	if err := waittest.Receive(t, "an answer", done); err != nil {
 		t.Error(err)
 	}
 }
@@ -92,7 +93,7 @@ func TestObserver(t *testing.T) {
 			t.Error("the observer was told other names")
 		}
 		transport.Release()
-		eventually(t, "the close is told", func() bool { return c.closed.Load() == 1 })
+		waittest.Until(t, "the close is told", func() bool { return c.closed.Load() == 1 })
 	})
 }
 
@@ -111,14 +112,14 @@ func TestMaxIdle(t *testing.T) {
 		var c counts
 		transport := open(t, endpoint, setup{pool: model.Pool{MaxIdle: 1}, observer: c.observer()})
 		first, second := inBackground(t.Context(), transport, "/1"), inBackground(t.Context(), transport, "/2")
-		within(t, "a request", arrived)
-		within(t, "a request", arrived)
+		waittest.Receive(t, "a request", arrived)
+		waittest.Receive(t, "a request", arrived)
 		answer <- struct{}{}
 		answer <- struct{}{}
-		if err := errors.Join(within(t, "an answer", first), within(t, "an answer", second)); err != nil {
+		if err := errors.Join(waittest.Receive(t, "an answer", first), waittest.Receive(t, "an answer", second)); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "one of the two is closed", func() bool { return c.closed.Load() == 1 })
+		waittest.Until(t, "one of the two is closed", func() bool { return c.closed.Load() == 1 })
 	})
 }
 
@@ -133,13 +134,13 @@ func TestManyIdleByDefault(t *testing.T) {
 				answers = append(answers, inBackground(t.Context(), transport, "/"))
 			}
 			for range 5 {
-				within(t, "a request", arrived)
+				waittest.Receive(t, "a request", arrived)
 			}
 			for range 5 {
 				answer <- struct{}{}
 			}
 			for _, done := range answers {
-				if err := within(t, "an answer", done); err != nil {
+				if err := waittest.Receive(t, "an answer", done); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -174,13 +175,13 @@ func TestMaxConnectionsAndQueue(t *testing.T) {
 		var c counts
 		transport := open(t, endpoint, setup{pool: model.Pool{MaxConnections: 1, MaxPending: 2}, observer: c.observer()})
 		first := inBackground(t.Context(), transport, "/1")
-		within(t, "the first request", arrived)
+		waittest.Receive(t, "the first request", arrived)
 		waiting := transport.waiting
 		ctx, cancel := context.WithCancelCause(t.Context())
 		second := inBackground(ctx, transport, "/2")
-		eventually(t, "the second waits", func() bool { return waiting() == 1 })
+		waittest.Until(t, "the second waits", func() bool { return waiting() == 1 })
 		third := inBackground(t.Context(), transport, "/3")
-		eventually(t, "the third waits", func() bool { return waiting() == 2 })
+		waittest.Until(t, "the third waits", func() bool { return waiting() == 2 })
 
 		body := &closeNoted{Reader: strings.NewReader("x")}
 		request := post(nil, 1)
@@ -191,19 +192,19 @@ func TestMaxConnectionsAndQueue(t *testing.T) {
 		}
 
 		cancel(errOver)
-		if err := within(t, "the end of the second", second); !errors.Is(err, errOver) {
+		if err := waittest.Receive(t, "the end of the second", second); !errors.Is(err, errOver) {
 			t.Errorf("got %v", err)
 		}
 		fourth := inBackground(t.Context(), transport, "/4")
-		eventually(t, "the fourth waits", func() bool { return waiting() == 2 })
+		waittest.Until(t, "the fourth waits", func() bool { return waiting() == 2 })
 		for n, done := range []<-chan error{first, third, fourth} {
 			if n > 0 {
-				if path := within(t, "a request", arrived); path != []string{"", "/3", "/4"}[n] {
+				if path := waittest.Receive(t, "a request", arrived); path != []string{"", "/3", "/4"}[n] {
 					t.Errorf("then came %s", path)
 				}
 			}
 			answer <- struct{}{}
-			if err := within(t, "an answer", done); err != nil {
+			if err := waittest.Receive(t, "an answer", done); err != nil {
 				t.Error(err)
 			}
 		}
@@ -218,10 +219,10 @@ func TestNobodyWaitsWithoutAQueue(t *testing.T) {
 		endpoint, arrived, answer := gated(t)
 		transport := open(t, endpoint, setup{pool: model.Pool{MaxConnections: 1}})
 		first := inBackground(t.Context(), transport, "/1")
-		within(t, "the first request", arrived)
+		waittest.Receive(t, "the first request", arrived)
 		wantError(t, fails(t.Context(), t, transport, get("/2")), pipeline.Overloaded)
 		answer <- struct{}{}
-		if err := within(t, "an answer", first); err != nil {
+		if err := waittest.Receive(t, "an answer", first); err != nil {
 			t.Error(err)
 		}
 	})
@@ -242,9 +243,9 @@ func TestTunnelTakesAPlace(t *testing.T) {
 		transport := open(t, endpoint, setup{pool: model.Pool{MaxConnections: 1, MaxPending: 1}})
 		tunnel := upgrade(t.Context(), t, transport)
 		next := inBackground(t.Context(), transport, "/")
-		eventually(t, "the next waits", func() bool { return transport.waiting() == 1 })
+		waittest.Until(t, "the next waits", func() bool { return transport.waiting() == 1 })
 		tunnel.Close()
-		if err := within(t, "an answer", next); err != nil {
+		if err := waittest.Receive(t, "an answer", next); err != nil {
 			t.Error(err)
 		}
 	})
@@ -286,7 +287,7 @@ func TestGatePassesOnWhatComesTooLate(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- g.enter(ctx) }()
-		eventually(t, "it waits", func() bool {
+		waittest.Until(t, "it waits", func() bool {
 			g.mu.Lock()
 			defer g.mu.Unlock()
 			if g.waiting.Len() == 0 {
@@ -297,7 +298,7 @@ func TestGatePassesOnWhatComesTooLate(t *testing.T) {
 			g.pass()
 			return true
 		})
-		if within(t, "the end", done) == nil {
+		if waittest.Receive(t, "the end", done) == nil {
 			g.leave()
 		}
 		if g.inUse != 0 {
@@ -317,23 +318,23 @@ func TestReleaseClosesWhatIsIdleAndDrainsTheRest(t *testing.T) {
 			t.Fatal(err)
 		}
 		first, second := inBackground(t.Context(), transport, "/1"), inBackground(t.Context(), transport, "/2")
-		within(t, "a request", arrived)
-		within(t, "a request", arrived)
+		waittest.Receive(t, "a request", arrived)
+		waittest.Receive(t, "a request", arrived)
 		answer <- struct{}{}
-		eventually(t, "one is idle", func() bool { return len(first)+len(second) == 1 })
+		waittest.Until(t, "one is idle", func() bool { return len(first)+len(second) == 1 })
 
 		set.Release()
-		eventually(t, "the idle one is closed", func() bool { return c.closed.Load() == 1 })
+		waittest.Until(t, "the idle one is closed", func() bool { return c.closed.Load() == 1 })
 		late := inBackground(t.Context(), transport, "/late") // an exchange of the old snapshot
-		within(t, "the late request", arrived)
+		waittest.Receive(t, "the late request", arrived)
 		answer <- struct{}{}
 		answer <- struct{}{}
 		for _, done := range []<-chan error{first, second, late} {
-			if err := within(t, "an answer", done); err != nil {
+			if err := waittest.Receive(t, "an answer", done); err != nil {
 				t.Error(err)
 			}
 		}
-		eventually(t, "all are closed", func() bool { return c.closed.Load() == c.opened.Load() })
+		waittest.Until(t, "all are closed", func() bool { return c.closed.Load() == c.opened.Load() })
 	})
 }
 
@@ -363,7 +364,7 @@ func TestReleaseLeavesTunnelsAndBodiesAlone(t *testing.T) {
 		if body := drain(t, response); body != "abcd" {
 			t.Errorf("got %q", body)
 		}
-		eventually(t, "the body's connection is closed", func() bool { return c.closed.Load() == 1 })
+		waittest.Until(t, "the body's connection is closed", func() bool { return c.closed.Load() == 1 })
 		if _, err := io.WriteString(tunnel, "still"); err != nil {
 			t.Fatal(err)
 		}
@@ -372,7 +373,7 @@ func TestReleaseLeavesTunnelsAndBodiesAlone(t *testing.T) {
 			t.Errorf("got %q, %v", text, err)
 		}
 		tunnel.Close()
-		eventually(t, "all are closed", func() bool { return c.closed.Load() == 2 })
+		waittest.Until(t, "all are closed", func() bool { return c.closed.Load() == 2 })
 	})
 }
 
@@ -386,14 +387,14 @@ func TestReleaseClosesConnectionsNobodyWaitsFor(t *testing.T) {
 	transport := openStandard(t, endpoint, setup{observer: c.observer(), dial: delayed(dialing, proceed)})
 	ctx, cancel := context.WithCancelCause(t.Context())
 	done := inBackground(ctx, transport, "/")
-	within(t, "a dial", dialing)
+	waittest.Receive(t, "a dial", dialing)
 	transport.Release()
 	cancel(errOver)
-	if err := within(t, "the end", done); !errors.Is(err, errOver) {
+	if err := waittest.Receive(t, "the end", done); !errors.Is(err, errOver) {
 		t.Errorf("got %v", err)
 	}
 	close(proceed)
-	eventually(t, "it is opened and closed", func() bool { return c.closed.Load() == 1 })
+	waittest.Until(t, "it is opened and closed", func() bool { return c.closed.Load() == 1 })
 }
 
 func TestAcquireSharesByIdentity(t *testing.T) {

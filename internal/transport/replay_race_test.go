@@ -11,6 +11,7 @@ import (
 
 	"sluice/internal/netloop"
 	"sluice/internal/pipeline"
+	"sluice/internal/waittest"
 )
 
 // judged is a connection that calls f when it is asked what was acknowledged:
@@ -100,7 +101,7 @@ func TestBodyThatGrowsWhileItIsJudged(t *testing.T) {
 			t.Fatal(err)
 		}
 		drain(t, response)
-		if got := within(t, "a body", bodies); !bytes.Equal(got, body) {
+		if got := waittest.Receive(t, "a body", bodies); !bytes.Equal(got, body) {
 			t.Errorf("%d bytes went out as %d others", len(body), len(got))
 		}
 	})

@@ -13,6 +13,7 @@ import (
 	"sluice/internal/message"
 	"sluice/internal/model"
 	"sluice/internal/pipeline"
+	"sluice/internal/waittest"
 )
 
 // fickle is an endpoint that answers one request on its first connection, then
@@ -104,7 +105,7 @@ func TestReplayAfterADeadReusedConnection(t *testing.T) {
 					t.Errorf("the endpoint got %s, want %s", got, want)
 				}
 				if test.length != 0 {
-					eventually(t, "the body is closed", closed.closed.Load)
+					waittest.Until(t, "the body is closed", closed.closed.Load)
 				}
 				for _, body := range bodies {
 					if body != bodies[0] || !strings.Contains(body, test.body) {
@@ -138,7 +139,7 @@ func TestNoSecondReplay(t *testing.T) {
 		transport := open(t, endpoint, setup{})
 		first := []<-chan error{inBackground(t.Context(), transport, "/first"), inBackground(t.Context(), transport, "/first"), inBackground(t.Context(), transport, "/first")}
 		for _, done := range first {
-			if err := within(t, "an answer", done); err != nil {
+			if err := waittest.Receive(t, "an answer", done); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -177,10 +178,10 @@ func TestReplayOfWhatWasNotSent(t *testing.T) {
 	if _, err := c.Read(make([]byte, 1)); err == nil {
 		t.Fatal("no end")
 	}
-	within(t, "word of the end", died)
+	waittest.Receive(t, "word of the end", died)
 	first.judge()
 	second := c.begin(func() { died <- true })
-	within(t, "word of an end that was before", died)
+	waittest.Receive(t, "word of an end that was before", died)
 	if _, err := c.Write([]byte("x")); err == nil || second.written {
 		t.Errorf("a dead connection takes bytes: %v", err)
 	}

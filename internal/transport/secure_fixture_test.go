@@ -2,15 +2,8 @@ package transport
 
 import (
 	"bytes"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"log/slog"
-	"math/big"
 	"net"
 	"net/http"
 	"os"
@@ -19,92 +12,12 @@ import (
 	"testing"
 	"time"
 
+	"sluice/internal/certtest"
 	"sluice/internal/lease"
 	"sluice/internal/model"
 	"sluice/internal/pipeline"
+	"sluice/internal/waittest"
 )
-
-// authority issues certificates.
-type authority struct {
-	t    testing.TB
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-}
-
-func newAuthority(t testing.TB) *authority {
-	t.Helper()
-	key := newKey(t)
-	template := &x509.Certificate{
-		SerialNumber: serial(t), Subject: pkix.Name{CommonName: "test authority"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	}
-	return &authority{t, sign(t, template, template, key, key), key}
-}
-
-func newKey(t testing.TB) *ecdsa.PrivateKey {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
-}
-
-func serial(t testing.TB) *big.Int {
-	t.Helper()
-	n, err := rand.Int(rand.Reader, big.NewInt(1<<62))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
-}
-
-func sign(t testing.TB, template, parent *x509.Certificate, key, by *ecdsa.PrivateKey) *x509.Certificate {
-	t.Helper()
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, by)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return cert
-}
-
-// issue makes a certificate for names; change may be nil.
-func (a *authority) issue(change func(c *x509.Certificate), names ...string) tls.Certificate {
-	a.t.Helper()
-	key := newKey(a.t)
-	template := &x509.Certificate{
-		SerialNumber: serial(a.t), Subject: pkix.Name{CommonName: "test"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	for _, name := range names {
-		if ip := net.ParseIP(name); ip != nil {
-			template.IPAddresses = append(template.IPAddresses, ip)
-		} else {
-			template.DNSNames = append(template.DNSNames, name)
-		}
-	}
-	if change != nil {
-		change(template)
-	}
-	cert := sign(a.t, template, a.cert, key, a.key)
-	return tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key, Leaf: cert}
-}
-
-func certPEM(cert *x509.Certificate) []byte {
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw})
-}
-
-// file writes the authority's certificate.
-func (a *authority) file(t testing.TB) string {
-	t.Helper()
-	return write(t, filepath.Join(t.TempDir(), "ca.pem"), certPEM(a.cert))
-}
 
 func write(t testing.TB, path string, data []byte) string {
 	t.Helper()
@@ -122,8 +35,8 @@ func served(t testing.TB, config *tls.Config, handler http.Handler, change ...fu
 }
 
 // serverConfig is for a server at the loopback address.
-func serverConfig(a *authority) *tls.Config {
-	return &tls.Config{Certificates: []tls.Certificate{a.issue(nil, "127.0.0.1")}}
+func serverConfig(a *certtest.Certificate) *tls.Config {
+	return &tls.Config{Certificates: []tls.Certificate{a.Issue("127.0.0.1").TLS()}}
 }
 
 // servedOn is served behind a listener that is wrapped.
@@ -159,9 +72,9 @@ func servedOn(t testing.TB, wrap func(l net.Listener) net.Listener, config *tls.
 // trust it.
 func secured(t testing.TB, handler http.Handler, protocols ...string) (model.Endpoint, *model.ClientTLS) {
 	t.Helper()
-	a := newAuthority(t)
-	config := &tls.Config{Certificates: []tls.Certificate{a.issue(nil, "127.0.0.1")}, NextProtos: protocols}
-	return served(t, config, handler), &model.ClientTLS{CA: a.file(t)}
+	a := certtest.Authority(t, "authority")
+	config := &tls.Config{Certificates: []tls.Certificate{a.Issue("127.0.0.1").TLS()}, NextProtos: protocols}
+	return served(t, config, handler), &model.ClientTLS{CA: a.CertFile()}
 }
 
 // reach is Acquire for a test.
@@ -192,49 +105,10 @@ func acquire(t testing.TB, engine *Engine, upstream *model.Upstream, endpoint mo
 	return transport
 }
 
-// files writes a certificate and its key.
-func files(t testing.TB, c tls.Certificate) (cert, key string) {
-	t.Helper()
-	dir := t.TempDir()
-	der, err := x509.MarshalPKCS8PrivateKey(c.PrivateKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return write(t, filepath.Join(dir, "cert.pem"), certPEM(c.Leaf)),
-		write(t, filepath.Join(dir, "key.pem"), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
-}
-
-func (a *authority) pool() *x509.CertPool {
-	pool := x509.NewCertPool()
-	pool.AddCert(a.cert)
-	return pool
-}
-
 // bundle writes a certificate and its key to one file.
-func bundle(t testing.TB, c tls.Certificate) string {
+func bundle(t testing.TB, c *certtest.Certificate) string {
 	t.Helper()
-	cert, key := files(t, c)
-	var all []byte
-	for _, path := range []string{cert, key} {
-		data, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all = append(all, data...)
-	}
-	return write(t, filepath.Join(t.TempDir(), "bundle.pem"), all)
-}
-
-// freePort is one that nobody listens on.
-func freePort(t testing.TB) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	_, port, _ := net.SplitHostPort(listener.Addr().String())
-	return port
+	return write(t, filepath.Join(t.TempDir(), "bundle.pem"), append(c.CertPEM(), c.KeyPEM()...))
 }
 
 // at is an endpoint at a port.
@@ -272,7 +146,7 @@ func run(t testing.TB, name string, arguments ...string) string {
 // listens waits until somebody listens on a port.
 func listens(t testing.TB, port string) {
 	t.Helper()
-	eventually(t, "port "+port+" answers", func() bool {
+	waittest.Until(t, "port "+port+" answers", func() bool {
 		conn, err := net.Dial("tcp", "127.0.0.1:"+port)
 		if err == nil {
 			_ = conn.Close()

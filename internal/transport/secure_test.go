@@ -6,7 +6,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"strings"
@@ -15,9 +14,11 @@ import (
 	"testing"
 	"time"
 
+	"sluice/internal/certtest"
 	"sluice/internal/message"
 	"sluice/internal/model"
 	"sluice/internal/pipeline"
+	"sluice/internal/waittest"
 )
 
 func TestHTTP1OverTLS(t *testing.T) {
@@ -43,34 +44,29 @@ func TestHTTP1OverTLS(t *testing.T) {
 // An endpoint is believed if its certificate is for it, by whom it must be and
 // now; and then only.
 func TestCertificatesAreVerified(t *testing.T) {
-	trusted, other := newAuthority(t), newAuthority(t)
+	trusted, other := certtest.Authority(t, "authority"), certtest.Authority(t, "authority")
 	past := func(c *x509.Certificate) {
 		c.NotBefore, c.NotAfter = time.Now().Add(-2*time.Hour), time.Now().Add(-time.Hour)
 	}
 	server := func(c tls.Certificate) model.Endpoint {
 		return served(t, &tls.Config{Certificates: []tls.Certificate{c}}, http.HandlerFunc(echo))
 	}
-	self := func() tls.Certificate {
-		key := newKey(t)
-		template := &x509.Certificate{SerialNumber: serial(t), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
-		leaf := sign(t, template, template, key, key)
-		return tls.Certificate{Certificate: [][]byte{leaf.Raw}, PrivateKey: key, Leaf: leaf}
-	}()
-	named := server(trusted.issue(nil, "shop.test"))
-	ca := trusted.file(t)
+	self := certtest.SelfSigned(t, "127.0.0.1").TLS()
+	named := server(trusted.Issue("shop.test").TLS())
+	ca := trusted.CertFile()
 	for _, c := range []struct {
 		name     string
 		endpoint model.Endpoint
 		settings *model.ClientTLS
 		fault    string // empty: none
 	}{
-		{"sound", server(trusted.issue(nil, "127.0.0.1")), &model.ClientTLS{CA: ca}, ""},
+		{"sound", server(trusted.Issue("127.0.0.1").TLS()), &model.ClientTLS{CA: ca}, ""},
 		{"server name", named, &model.ClientTLS{CA: ca, ServerName: "shop.test"}, ""},
 		{"wrong name", named, &model.ClientTLS{CA: ca}, "127.0.0.1"},
 		{"other name", named, &model.ClientTLS{CA: ca, ServerName: "other.test"}, "other.test"},
-		{"expired", server(trusted.issue(past, "127.0.0.1")), &model.ClientTLS{CA: ca}, "expired"},
-		{"other authority", server(other.issue(nil, "127.0.0.1")), &model.ClientTLS{CA: ca}, "unknown authority"},
-		{"system's authorities", server(trusted.issue(nil, "127.0.0.1")), nil, "unknown authority"},
+		{"expired", server(trusted.IssueFor(certtest.NewKey(t), past, "127.0.0.1").TLS()), &model.ClientTLS{CA: ca}, "expired"},
+		{"other authority", server(other.Issue("127.0.0.1").TLS()), &model.ClientTLS{CA: ca}, "unknown authority"},
+		{"system's authorities", server(trusted.Issue("127.0.0.1").TLS()), nil, "unknown authority"},
 		{"self-signed", server(self), &model.ClientTLS{CA: ca}, "unknown authority"},
 		{"not verified", server(self), &model.ClientTLS{Insecure: true}, ""},
 		{"no file", server(self), &model.ClientTLS{CA: ca + "x"}, "no such file"},
@@ -99,19 +95,19 @@ func insecure(endpoint model.Endpoint) model.Endpoint {
 }
 
 func TestClientCertificates(t *testing.T) {
-	a := newAuthority(t)
-	cert, key := files(t, a.issue(nil, "gateway.test"))
+	a := certtest.Authority(t, "authority")
+	cert, key := a.Issue("gateway.test").Write(t.TempDir(), "own")
 	who := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, r.TLS.PeerCertificates[0].DNSNames[0])
 	})
-	endpoint := served(t, &tls.Config{Certificates: []tls.Certificate{a.issue(nil, "127.0.0.1")}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: a.pool()}, who)
+	endpoint := served(t, &tls.Config{Certificates: []tls.Certificate{a.Issue("127.0.0.1").TLS()}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: a.Pool()}, who)
 	each(t, func(t *bed) {
 		for _, protocol := range []string{model.UpstreamHTTP1, model.UpstreamH2, model.UpstreamAuto} {
-			settings := &model.ClientTLS{CA: a.file(t), Cert: cert, Key: key}
+			settings := &model.ClientTLS{CA: a.CertFile(), Cert: cert, Key: key}
 			if _, body := ask(t, reach(t, &model.Upstream{TLS: settings, Protocol: protocol}, endpoint, Observer{}), get("/")); body != "gateway.test" {
 				t.Errorf("%s: got %q", protocol, body)
 			}
-			none := &model.ClientTLS{CA: a.file(t)}
+			none := &model.ClientTLS{CA: a.CertFile()}
 			// In TLS 1.3 an endpoint may say so only behind its handshake, so that the
 			// error need not be that of connecting.
 			if err := fails(t.Context(), t, reach(t, &model.Upstream{TLS: none, Protocol: protocol}, endpoint, Observer{}), get("/")); pipeline.AsError(err).Status != http.StatusBadGateway {
@@ -126,13 +122,13 @@ func TestClientCertificates(t *testing.T) {
 func TestFilesAreReplaced(t *testing.T) {
 	each(t, func(t *bed) {
 		for _, protocol := range []string{model.UpstreamHTTP1, model.UpstreamH2} {
-			first, second := newAuthority(t), newAuthority(t)
+			first, second := certtest.Authority(t, "authority"), certtest.Authority(t, "authority")
 			var current atomic.Pointer[tls.Certificate]
-			show := func(a *authority) { c := a.issue(nil, "127.0.0.1"); current.Store(&c) }
+			show := func(a *certtest.Certificate) { c := a.Issue("127.0.0.1").TLS(); current.Store(&c) }
 			show(first)
 			endpoint := served(t, &tls.Config{GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return current.Load(), nil }},
 				http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Connection", "close") }))
-			ca := first.file(t)
+			ca := first.CertFile()
 			var faults atomic.Int64
 			transport := reach(t, &model.Upstream{TLS: &model.ClientTLS{CA: ca}, Protocol: protocol}, endpoint, Observer{Faulty: func(string, error) { faults.Add(1) }})
 			works := func() bool {
@@ -146,16 +142,16 @@ func TestFilesAreReplaced(t *testing.T) {
 				t.Fatal("it fails with the first files")
 			}
 			write(t, ca, []byte("broken"))
-			eventually(t, "the broken file is told of", func() bool { return works() && faults.Load() == 1 })
+			waittest.Until(t, "the broken file is told of", func() bool { return works() && faults.Load() == 1 })
 			if err := os.Remove(ca); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "the missing file is told of", func() bool { return works() && faults.Load() == 2 })
-			write(t, ca, certPEM(second.cert))
+			waittest.Until(t, "the missing file is told of", func() bool { return works() && faults.Load() == 2 })
+			write(t, ca, second.CertPEM())
 			show(second)
-			eventually(t, "the second is trusted", works)
+			waittest.Until(t, "the second is trusted", works)
 			show(first)
-			eventually(t, "the first is not", func() bool { return !works() })
+			waittest.Until(t, "the first is not", func() bool { return !works() })
 			if n := faults.Load(); n != 2 {
 				t.Errorf("told of %d faults", n)
 			}
@@ -165,9 +161,9 @@ func TestFilesAreReplaced(t *testing.T) {
 
 // A client's certificate in a fault of its key.
 func TestFaultsOfPairs(t *testing.T) {
-	a := newAuthority(t)
-	cert, key := files(t, a.issue(nil, "a.test"))
-	_, other := files(t, a.issue(nil, "b.test"))
+	a := certtest.Authority(t, "authority")
+	cert, key := a.Issue("a.test").Write(t.TempDir(), "own")
+	_, other := a.Issue("b.test").Write(t.TempDir(), "own")
 	for name, settings := range map[string]model.ClientTLS{
 		"other key": {Cert: cert, Key: other}, "no certificate": {Cert: key, Key: key}, "missing key": {Cert: cert, Key: key + "x"},
 	} {
@@ -191,7 +187,7 @@ func TestSessionsAreResumed(t *testing.T) {
 			transport := reach(t, &model.Upstream{TLS: trust, Protocol: protocol}, endpoint, Observer{})
 			ask(t, transport, get("/"))
 			<-resumed
-			eventually(t, protocol+": one is resumed", func() bool {
+			waittest.Until(t, protocol+": one is resumed", func() bool {
 				ask(t, transport, get("/"))
 				return <-resumed
 			})
@@ -214,7 +210,7 @@ func TestHandshakesTakeNoLonger(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			done := inBackground(ctx, reach(t, upstream, endpoint, Observer{}), "/")
 			time.AfterFunc(20*time.Millisecond, func() { cancel(errOver) })
-			if err := within(t, "the end", done); pipeline.AsError(err).Word == pipeline.UpstreamConnect {
+			if err := waittest.Receive(t, "the end", done); pipeline.AsError(err).Word == pipeline.UpstreamConnect {
 				t.Errorf("%s: %v", protocol, err)
 			}
 			w := watch(reach(t, upstream, endpoint, Observer{}), model.RouteTimeouts{Response: 30 * time.Millisecond})
@@ -227,8 +223,8 @@ func TestHandshakesTakeNoLonger(t *testing.T) {
 // What is asked of a connection that died at rest goes over another.
 func TestReplayOverTLS(t *testing.T) {
 	engines(t, func(t *bed) {
-		a := newAuthority(t)
-		config := &tls.Config{Certificates: []tls.Certificate{a.issue(nil, "127.0.0.1")}}
+		a := certtest.Authority(t, "authority")
+		config := &tls.Config{Certificates: []tls.Certificate{a.Issue("127.0.0.1").TLS()}}
 		endpoint := insecure(scripted(t, func(p *peer) {
 			secure := tls.Server(p.Conn, config)
 			q := newPeer(t, secure)
@@ -238,7 +234,7 @@ func TestReplayOverTLS(t *testing.T) {
 			_ = secure.Close() // close_notify
 		}))
 		var c counts
-		transport := reach(t, &model.Upstream{TLS: &model.ClientTLS{CA: a.file(t)}}, endpoint, c.observer())
+		transport := reach(t, &model.Upstream{TLS: &model.ClientTLS{CA: a.CertFile()}}, endpoint, c.observer())
 		replayed := 0
 		for i := range 20 {
 			if _, body := ask(t, transport, get("/")); body != "ok" {
@@ -261,7 +257,7 @@ func TestReplayOverTLS(t *testing.T) {
 		if replayed == 0 {
 			t.Error("no request was sent again")
 		}
-		eventually(t, "all are closed", func() bool { return c.closed.Load() == c.opened.Load() })
+		waittest.Until(t, "all are closed", func() bool { return c.closed.Load() == c.opened.Load() })
 	})
 }
 
@@ -290,8 +286,8 @@ func TestConnectionsOverTLSMoveBetweenExecutors(t *testing.T) {
 
 func TestTunnelsOverTLS(t *testing.T) {
 	each(t, func(t *bed) {
-		a := newAuthority(t)
-		config := &tls.Config{Certificates: []tls.Certificate{a.issue(nil, "127.0.0.1")}, NextProtos: []string{alpnH2, alpnHTTP1}}
+		a := certtest.Authority(t, "authority")
+		config := &tls.Config{Certificates: []tls.Certificate{a.Issue("127.0.0.1").TLS()}, NextProtos: []string{alpnH2, alpnHTTP1}}
 		endpoint := insecure(scripted(t, func(p *peer) {
 			secure := tls.Server(p.Conn, config)
 			q := newPeer(t, secure)
@@ -302,7 +298,7 @@ func TestTunnelsOverTLS(t *testing.T) {
 			_ = secure.Close()
 		}))
 		for _, protocol := range []string{model.UpstreamHTTP1, model.UpstreamAuto} {
-			transport := reach(t, &model.Upstream{TLS: &model.ClientTLS{CA: a.file(t)}, Protocol: protocol}, endpoint, Observer{})
+			transport := reach(t, &model.Upstream{TLS: &model.ClientTLS{CA: a.CertFile()}, Protocol: protocol}, endpoint, Observer{})
 			tunnel := upgrade(t.Context(), t, transport)
 			if _, err := io.WriteString(tunnel, "hello"); err != nil {
 				t.Fatal(err)
@@ -330,8 +326,8 @@ func TestStopWithConnectionsAtRest(t *testing.T) {
 	if _, body := ask(t, by(loop, p), post(strings.NewReader("hello"), 5)); body != "hello" {
 		t.Errorf("got %q", body)
 	}
-	eventually(t, "it rests", func() bool { return p.idle.Load() == 1 })
+	waittest.Until(t, "it rests", func() bool { return p.idle.Load() == 1 })
 	done := make(chan struct{})
 	go func() { driver.Stop(); close(done) }()
-	within(t, "the end of the driver", done)
+	waittest.Receive(t, "the end of the driver", done)
 }

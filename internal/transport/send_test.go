@@ -7,6 +7,7 @@ import (
 
 	"sluice/internal/message"
 	"sluice/internal/pipeline"
+	"sluice/internal/waittest"
 )
 
 // recorded sends a request and returns its head as the endpoint saw it.
@@ -20,7 +21,7 @@ func recorded(t *bed, request *message.Request) string {
 		}
 	})
 	ask(t, open(t, endpoint, setup{}), request)
-	return within(t, "a request", heads)
+	return waittest.Receive(t, "a request", heads)
 }
 
 func TestTargetGoesOutByteForByte(t *testing.T) {
@@ -61,7 +62,7 @@ func TestTwoSlashesOnAReusedConnection(t *testing.T) {
 			ask(t, transport, get(path))
 		}
 		transport.Release()
-		within(t, "the end of the connection", done)
+		waittest.Receive(t, "the end of the connection", done)
 		if got, want := strings.Join(lines, ","), "GET /a HTTP/1.1,GET //b HTTP/1.1,GET /c HTTP/1.1,GET //d HTTP/1.1"; got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
@@ -154,7 +155,7 @@ func TestFraming(t *testing.T) {
 				transport := open(t, endpoint, setup{})
 				ask(t, transport, request)
 				transport.Release()
-				head := within(t, "a head", heads)
+				head := waittest.Receive(t, "a head", heads)
 				if !strings.Contains(head, test.want) || test.want == "" && (strings.Contains(head, "Content-Length") || strings.Contains(head, "Transfer-Encoding")) {
 					t.Errorf("got the head %q, want %q in it", head, test.want)
 				}
@@ -183,7 +184,7 @@ func TestRequestTrailer(t *testing.T) {
 			return fields
 		}
 		ask(t, open(t, endpoint, setup{}), request)
-		text := within(t, "a request", got)
+		text := waittest.Receive(t, "a request", got)
 		announced, trailer := "Trailer: X-Absent, X-Sum\r\n", "1\r\nx\r\n0\r\nX-Sum: 1\r\nX-Undeclared: 2\r\nX-Sum: 3\r\n\r\n"
 		if t.engine == nil {
 			announced, trailer = "Trailer: X-Absent,X-Sum\r\n", "1\r\nx\r\n0\r\nX-Sum: 1\r\nX-Sum: 3\r\nX-Undeclared: 2\r\n\r\n"

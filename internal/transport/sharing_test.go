@@ -17,6 +17,7 @@ import (
 	"sluice/internal/message"
 	"sluice/internal/model"
 	"sluice/internal/pipeline"
+	"sluice/internal/waittest"
 )
 
 func echo(w http.ResponseWriter, r *http.Request) {
@@ -318,7 +319,7 @@ func TestConnectionsAreShared(t *testing.T) {
 			if c.pool.MaxConnections > 0 {
 				atOnce = int64(c.pool.MaxConnections * c.pool.MaxStreams)
 			}
-			eventually(t, "as many as may be are under way", func() bool { return h.now.Load() == atOnce })
+			waittest.Until(t, "as many as may be are under way", func() bool { return h.now.Load() == atOnce })
 			close(h.answer)
 			for _, done := range all {
 				answered(t, done)
@@ -359,11 +360,11 @@ func TestTooManyWaitForStreams(t *testing.T) {
 		for range 2 {
 			all = append(all, inBackground(t.Context(), transport, "/"))
 		}
-		eventually(t, "both are under way", func() bool { return h.now.Load() == 2 })
+		waittest.Until(t, "both are under way", func() bool { return h.now.Load() == 2 })
 		ctx, cancel := context.WithCancelCause(t.Context())
 		left := inBackground(ctx, transport, "/")
 		cancel(errOver)
-		if err := within(t, "the end", left); !errors.Is(err, errOver) {
+		if err := waittest.Receive(t, "the end", left); !errors.Is(err, errOver) {
 			t.Errorf("got %v", err)
 		}
 		w := watch(transport, model.RouteTimeouts{Response: 30 * time.Millisecond})
@@ -372,7 +373,7 @@ func TestTooManyWaitForStreams(t *testing.T) {
 		for range 2 {
 			all = append(all, inBackground(t.Context(), transport, "/"))
 		}
-		eventually(t, "both wait", func() bool {
+		waittest.Until(t, "both wait", func() bool {
 			shared, ok := raw.(*sharing)
 			if !ok {
 				t.Fatalf("it is a %T", raw)

@@ -17,6 +17,7 @@ import (
 	"sluice/internal/message"
 	"sluice/internal/model"
 	"sluice/internal/pipeline"
+	"sluice/internal/waittest"
 )
 
 func TestIdleConnectionsRetire(t *testing.T) {
@@ -26,22 +27,22 @@ func TestIdleConnectionsRetire(t *testing.T) {
 		const timeout = 300 * time.Millisecond
 		transport := open(t, endpoint, setup{pool: model.Pool{IdleTimeout: timeout}, observer: c.observer()})
 		first, second := inBackground(t.Context(), transport, "/"), inBackground(t.Context(), transport, "/")
-		within(t, "a request", arrived)
-		within(t, "a request", arrived)
+		waittest.Receive(t, "a request", arrived)
+		waittest.Receive(t, "a request", arrived)
 		start := time.Now()
 		answer <- struct{}{}
 		answer <- struct{}{}
 		answered(t, first)
 		answered(t, second)
-		eventually(t, "both are closed", func() bool { return c.closed.Load() == 2 })
+		waittest.Until(t, "both are closed", func() bool { return c.closed.Load() == 2 })
 		if took := time.Since(start); took < timeout {
 			t.Errorf("after %v", took)
 		}
 		late := inBackground(t.Context(), transport, "/") // whoever retires them has ended, and begins again
-		within(t, "a request", arrived)
+		waittest.Receive(t, "a request", arrived)
 		answer <- struct{}{}
 		answered(t, late)
-		eventually(t, "the third is closed", func() bool { return c.closed.Load() == 3 })
+		waittest.Until(t, "the third is closed", func() bool { return c.closed.Load() == 3 })
 	})
 }
 
@@ -63,7 +64,7 @@ func TestStaleConnectionsRetire(t *testing.T) {
 			transport := open(t, endpoint, setup{observer: c.observer()})
 			ask(t, transport, get("/"))
 			close(rests)
-			eventually(t, name+": it is closed", func() bool { return c.closed.Load() == 1 })
+			waittest.Until(t, name+": it is closed", func() bool { return c.closed.Load() == 1 })
 			if _, body := ask(t, transport, get("/")); body != "ok" {
 				t.Errorf("%s: got %q", name, body)
 			}
@@ -87,7 +88,7 @@ func TestLastUsedFirst(t *testing.T) {
 		})
 		transport := open(t, endpoint, setup{})
 		first := inBackground(t.Context(), transport, "/hold")
-		eventually(t, "it is made", func() bool { return connections.Load() == 1 })
+		waittest.Until(t, "it is made", func() bool { return connections.Load() == 1 })
 		ask(t, transport, get("/")) // on the second
 		close(hold)
 		answered(t, first)
@@ -173,7 +174,7 @@ func TestWaitingOverExecutors(t *testing.T) {
 	}
 	wait.Wait()
 	p.Release()
-	eventually(t, "all places come back, and all is told", func() bool {
+	waittest.Until(t, "all places come back, and all is told", func() bool {
 		p.queue.mu.Lock()
 		defer p.queue.mu.Unlock()
 		return p.queue.places == 0 && len(p.queue.waiting) == 0 && p.idle.Load() == 0 && c.opened.Load() == c.closed.Load()
@@ -185,7 +186,7 @@ func TestWaitingIsBounded(t *testing.T) {
 		endpoint, arrived, answer := gated(t)
 		transport := open(t, endpoint, setup{pool: model.Pool{MaxConnections: 1, MaxPending: 5}})
 		first := inBackground(t.Context(), transport, "/1")
-		within(t, "a request", arrived)
+		waittest.Receive(t, "a request", arrived)
 		w := watch(transport, model.RouteTimeouts{Response: 30 * time.Millisecond})
 		w.watch.Sent(time.Now())
 		wantError(t, fails(t.Context(), t, w, get("/2")), pipeline.UpstreamTimeout)
@@ -265,7 +266,7 @@ func TestChaos(t *testing.T) {
 		}
 		wait.Wait()
 		transport.Release()
-		eventually(t, "all connections are closed", func() bool { return c.closed.Load() == c.opened.Load() })
+		waittest.Until(t, "all connections are closed", func() bool { return c.closed.Load() == c.opened.Load() })
 	})
 }
 

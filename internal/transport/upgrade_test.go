@@ -11,6 +11,7 @@ import (
 
 	"sluice/internal/message"
 	"sluice/internal/pipeline"
+	"sluice/internal/waittest"
 )
 
 // expecting is a request that waits for a go-ahead; asked is closed when its
@@ -159,7 +160,7 @@ func TestTunnelHalfCloses(t *testing.T) {
 			if err := tunnel.Close(); err != nil {
 				t.Fatal(err)
 			}
-			if text := within(t, "the rest", got); text != "still here" {
+			if text := waittest.Receive(t, "the rest", got); text != "still here" {
 				t.Errorf("the endpoint got %q", text)
 			}
 		})
@@ -188,7 +189,7 @@ func TestContextEndsATunnel(t *testing.T) {
 		if err := tunnel.CloseWrite(); !errors.Is(err, errOver) {
 			t.Errorf("CloseWrite: %v", err)
 		}
-		within(t, "the end of the connection", gone)
+		waittest.Receive(t, "the end of the connection", gone)
 	})
 }
 

@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -262,22 +261,6 @@ func near(t testing.TB, what string, got, n int, share float64) {
 	mean := float64(n) * share
 	if d := float64(got) - mean; d*d > 25*mean*(1-share) {
 		t.Errorf("%s: %d of %d, which is far from %.2f%%", what, got, n, 100*share)
-	}
-}
-
-// within waits for a condition.
-func within(t testing.TB, what string, condition func() bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for !condition() {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Fatal("never: " + what)
-		}
 	}
 }
 

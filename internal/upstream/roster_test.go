@@ -16,6 +16,7 @@ import (
 	"sluice/internal/lease"
 	"sluice/internal/model"
 	"sluice/internal/pipeline"
+	"sluice/internal/waittest"
 )
 
 // server is a name server with one name, whose records may live for no time.
@@ -94,7 +95,7 @@ func members(g *Group) []string {
 // settles waits until the endpoints of a group are these.
 func settles(t *testing.T, g *Group, want ...string) {
 	t.Helper()
-	within(t, "endpoints "+strings.Join(want, ", "), func() bool { return slices.Equal(members(g), want) })
+	waittest.Until(t, "endpoints "+strings.Join(want, ", "), func() bool { return slices.Equal(members(g), want) })
 }
 
 func TestEndpointsComeAndGo(t *testing.T) {
@@ -131,7 +132,7 @@ func TestEndpointsComeAndGo(t *testing.T) {
 	told.expect(t, "ejected http://10.0.0.2:80: 2 failures in a row")
 	// A look-up that fails changes nothing, and is told of once.
 	s.becomes()
-	within(t, "a failure", func() bool { told.mu.Lock(); defer told.mu.Unlock(); return len(told.list) > 0 })
+	waittest.Until(t, "a failure", func() bool { told.mu.Lock(); defer told.mu.Unlock(); return len(told.list) > 0 })
 	if list := told.take(); len(list) != 1 || !strings.HasPrefix(list[0], "lookup failed users.internal: ") {
 		t.Errorf("told %q", list)
 	}
@@ -142,7 +143,7 @@ func TestEndpointsComeAndGo(t *testing.T) {
 	settles(t, g, "10.0.0.4:80")
 	told.expect(t, "lookup recovered users.internal: ")
 	set.Release()
-	within(t, "nothing is held", func() bool { return registry.Idle() == nil })
+	waittest.Until(t, "nothing is held", func() bool { return registry.Idle() == nil })
 }
 
 // The authority of what was looked up has a port where that is not its scheme's.
@@ -226,7 +227,7 @@ func TestWhatIsLookedUpOutlivesSnapshots(t *testing.T) {
 	}
 	settles(t, g, "10.0.0.1:80", "10.0.0.2:80")
 	set.Release()
-	within(t, "nothing is held", func() bool { return registry.Idle() == nil })
+	waittest.Until(t, "nothing is held", func() bool { return registry.Idle() == nil })
 	g.roster.follow() // an answer that has come meanwhile
 	if err := registry.Idle(); err != nil {
 		t.Errorf("after the release: %v", err)
@@ -249,7 +250,7 @@ func TestABuildLooksNothingUp(t *testing.T) {
 	Acquire(plan, s.named(slowStart(time.Minute)), nowhere(), nil)
 	plan.Release()
 	serving.Release()
-	within(t, "nothing is held", func() bool { return registry.Idle() == nil })
+	waittest.Until(t, "nothing is held", func() bool { return registry.Idle() == nil })
 }
 
 // Endpoints come and go while they are asked for, and while snapshots do.
@@ -278,12 +279,12 @@ func TestChangesOfTheRosterUnderLoad(t *testing.T) {
 	}
 	for _, addresses := range [][]string{{"10.0.0.1", "10.0.0.2"}, {"10.0.0.2"}} {
 		s.becomes(addresses...)
-		within(t, "the change", func() bool { return len(members(g)) == len(addresses) })
+		waittest.Until(t, "the change", func() bool { return len(members(g)) == len(addresses) })
 		_, other := acquire(t, &registry, s.named(slowStart(time.Second)))
 		other.Release()
 	}
 	close(stop)
 	running.Wait()
 	set.Release()
-	within(t, "nothing is held", func() bool { return registry.Idle() == nil })
+	waittest.Until(t, "nothing is held", func() bool { return registry.Idle() == nil })
 }
