@@ -16,6 +16,7 @@ import (
 	"sluice/internal/netloop"
 	"sluice/internal/pipeline"
 	"sluice/internal/server"
+	"sluice/internal/waittest"
 )
 
 // TestYield ends a listener whose socket another process serves: no client
@@ -32,11 +33,11 @@ func TestYield(t *testing.T) {
 	}
 	busy.send(get("/slow"))
 	<-h.begun
-	until(t, "four connections", func() bool { return f.listener.Status().Connections == 4 })
+	waittest.Until(t, "four connections", func() bool { return f.listener.Status().Connections == 4 })
 	ctx, cancel := context.WithCancel(t.Context())
 	yielded := make(chan struct{})
 	go func() { f.listener.Yield(ctx); close(yielded) }()
-	until(t, "the end of the socket", func() bool {
+	waittest.Until(t, "the end of the socket", func() bool {
 		conn, err := net.Dial("tcp", f.listener.Addr().String())
 		if err == nil {
 			conn.Close()
@@ -84,7 +85,7 @@ func TestYieldWaitsForOneMore(t *testing.T) {
 	response := c.head("GET")
 	yielded := make(chan struct{})
 	go func() { f.listener.Yield(t.Context()); close(yielded) }()
-	until(t, "the end of the socket", func() bool { _, err := f.listener.File(); return errors.Is(err, net.ErrClosed) })
+	waittest.Until(t, "the end of the socket", func() bool { _, err := f.listener.File(); return errors.Is(err, net.ErrClosed) })
 	close(body.parts)
 	if got, err := io.ReadAll(response.Body); len(got) > 0 || err != nil || response.Close {
 		t.Errorf("%q, %v, closes: %v", got, err, response.Close)
@@ -205,7 +206,7 @@ func TestReleaseSparesWhoHasAsked(t *testing.T) {
 	f.next(t)
 	gate.Lock()
 	c.send(get("/"))
-	until(t, "the arrival", func() bool { return f.listener.Pending() == 1 })
+	waittest.Until(t, "the arrival", func() bool { return f.listener.Pending() == 1 })
 	f.listener.Release()
 	gate.Unlock()
 	if response, body := c.answer("GET"); body != "ok" || !response.Close {
@@ -252,14 +253,14 @@ func TestShutdownDoesNotWaitForAPartingClient(t *testing.T) {
 				c.send("POST /slow HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n")
 				<-h.begun
 				shutdown()
-				until(t, "the end", func() bool { _, err := f.listener.File(); return err != nil })
+				waittest.Until(t, "the end", func() bool { _, err := f.listener.File(); return err != nil })
 				h.proceed <- struct{}{}
 			} else {
 				c.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 100000000\r\n\r\n")
 			}
 			c.answer("POST")
 			if !late {
-				until(t, "a parting connection", func() bool { return f.listener.Parting() == 1 })
+				waittest.Until(t, "a parting connection", func() bool { return f.listener.Parting() == 1 })
 				shutdown()
 			}
 			select {

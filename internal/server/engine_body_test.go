@@ -11,6 +11,7 @@ import (
 	"sluice/internal/message"
 	"sluice/internal/model"
 	"sluice/internal/pipeline"
+	"sluice/internal/waittest"
 )
 
 // inChunks is a body in chunks of a size, with trailer lines.
@@ -97,7 +98,7 @@ func TestABodyThatComesInParts(t *testing.T) {
 	for i := range len(body) {
 		c.send(post(chunkedField, body[:i]))
 		if i%4 == 0 {
-			until(t, "an empty socket", func() bool { return f.listener.Pending() == 0 })
+			waittest.Until(t, "an empty socket", func() bool { return f.listener.Pending() == 0 })
 		}
 		if _, got := c.send(body[i:]).answer("POST"); got != "hello, my world..!" {
 			t.Fatalf("cut at %d: %q", i, got)
@@ -175,18 +176,20 @@ func TestABodyThatStalls(t *testing.T) {
 // likes.
 func TestASlowBodyThatNobodyWaitsFor(t *testing.T) {
 	const grace = 200 * time.Millisecond
-	waited := make(chan struct{})
+	waited, sent := make(chan struct{}), make(chan struct{})
 	f := start(t, func(x *pipeline.Exchange) error {
 		if err := pause(x, grace+grace/10); err != nil {
 			return err
 		}
 		close(waited)
+		await(x, sent)
 		return swallow(x)
 	}, func(m *model.Listener) { m.Timeouts.MinBodyRate = 1 << 20 })
 	f.listener.Hurry(grace, time.Second, time.Second, time.Second)
 	c := f.dial().send(post("Content-Length: 4\r\n", ""))
 	<-waited
 	c.send("1234")
+	close(sent)
 	if response, body := c.answer("POST"); response.StatusCode != 200 || body != "4" {
 		t.Errorf("%d %s", response.StatusCode, body)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"sluice/internal/message"
 	"sluice/internal/pipeline"
+	"sluice/internal/waittest"
 )
 
 // early answers while another task reads the body: it has read some of it, and
@@ -87,7 +88,7 @@ func TestAnEarlyAnswerToALargeBody(t *testing.T) {
 				if err := <-e.read; err == nil || errors.Is(err, pipeline.ErrClientGone) {
 					t.Errorf("reading ended with %v", err)
 				}
-				until(t, "a parting connection", func() bool { return f.listener.Parting() == 1 })
+				waittest.Until(t, "a parting connection", func() bool { return f.listener.Parting() == 1 })
 				c.send(strings.Repeat("x", more))
 				if response, body := c.answer("POST"); body != "early" || !response.Close {
 					t.Errorf("%q, closes: %v", body, response.Close)
@@ -100,7 +101,7 @@ func TestAnEarlyAnswerToALargeBody(t *testing.T) {
 					t.Errorf("%+v", status)
 				}
 				c.Close()
-				until(t, "no connection", func() bool { return f.listener.Status().Connections == 0 })
+				waittest.Until(t, "no connection", func() bool { return f.listener.Status().Connections == 0 })
 			})
 		}
 	}
@@ -112,7 +113,7 @@ func TestLingeringEnds(t *testing.T) {
 	f.listener.Hurry(time.Second, time.Second, 50*time.Millisecond, time.Second)
 	c := f.dial().send(post("Content-Length: 10000000\r\n", "1"))
 	c.answer("POST")
-	until(t, "no connection", func() bool { return f.listener.Status().Connections == 0 })
+	waittest.Until(t, "no connection", func() bool { return f.listener.Status().Connections == 0 })
 }
 
 // The rest of a small body that does not come is not waited for for ever.
@@ -126,7 +127,7 @@ func TestARestThatDoesNotCome(t *testing.T) {
 		t.Errorf("%q, closes: %v", body, response.Close)
 	}
 	c.rest()
-	until(t, "no connection", func() bool { return f.listener.Status().Connections == 0 })
+	waittest.Until(t, "no connection", func() bool { return f.listener.Status().Connections == 0 })
 }
 
 // What a body gives after its Close, and after its exchange.

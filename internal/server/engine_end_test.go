@@ -17,6 +17,7 @@ import (
 	"sluice/internal/netloop"
 	"sluice/internal/pipeline"
 	"sluice/internal/server"
+	"sluice/internal/waittest"
 )
 
 func maxAge(age time.Duration) func(*model.Listener) {
@@ -47,7 +48,7 @@ func TestMaxAge(t *testing.T) {
 	t.Run("it grows old at rest", func(t *testing.T) {
 		f := start(t, text("ok"), maxAge(100*time.Millisecond))
 		c := f.dial()
-		until(t, "a response that closes", func() bool {
+		waittest.Until(t, "a response that closes", func() bool {
 			response, _ := c.send(get("/")).answer("GET")
 			return response.Close
 		})
@@ -156,7 +157,7 @@ func everyKind(t *testing.T) *kinds {
 	k.parting.send("POST /large HTTP/1.1\r\nHost: a\r\nContent-Length: 10000000\r\n\r\n").answer("POST")
 	k.tunnel.send(upgrade)
 	k.tunnel.read(upgraded)
-	until(t, "every kind", func() bool {
+	waittest.Until(t, "every kind", func() bool {
 		status := k.listener.Status()
 		return status.Connections == 5 && status.Tunnels == 1 && k.listener.Parting() == 1 && k.listener.Resting() == 1
 	})
@@ -202,7 +203,7 @@ func TestYieldOfEveryKind(t *testing.T) {
 	k := everyKind(t)
 	yielded := make(chan struct{})
 	go func() { k.listener.Yield(t.Context()); close(yielded) }()
-	until(t, "the end of the socket", func() bool { _, err := k.listener.File(); return errors.Is(err, net.ErrClosed) })
+	waittest.Until(t, "the end of the socket", func() bool { _, err := k.listener.File(); return errors.Is(err, net.ErrClosed) })
 	if response, body := k.idle.send(get("/once")).answer("GET"); body != "/once" || !response.Close {
 		t.Errorf("idle: %q, closes: %v", body, response.Close)
 	}
@@ -287,7 +288,7 @@ func TestShutdownCutsASilentConnection(t *testing.T) {
 	f := start(t, text("never"))
 	f.listener.Hurry(time.Second, time.Second, time.Second, patience)
 	c := f.dial()
-	until(t, "a connection", func() bool { return f.listener.Status().Connections == 1 })
+	waittest.Until(t, "a connection", func() bool { return f.listener.Status().Connections == 1 })
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := f.listener.Shutdown(ctx); err != nil {

@@ -11,6 +11,7 @@ import (
 	"sluice/internal/message"
 	"sluice/internal/model"
 	"sluice/internal/pipeline"
+	"sluice/internal/waittest"
 )
 
 // echoHead answers with what a request says: its line, host and fields.
@@ -59,7 +60,7 @@ func TestAHeadThatComesInParts(t *testing.T) {
 		for range 2 {
 			c.send(head[:i])
 			if i%4 == 0 { // let it be read alone
-				until(t, "an empty socket", func() bool { return f.listener.Pending() == 0 })
+				waittest.Until(t, "an empty socket", func() bool { return f.listener.Pending() == 0 })
 			}
 			if _, body := c.send(head[i:]).answer("POST"); body != want {
 				t.Fatalf("cut at %d: %q", i, body)
@@ -170,7 +171,7 @@ func TestAnEmptyLineIsNoRequest(t *testing.T) {
 			"nothing else comes": func(*client) {},
 		} {
 			f := start(t, text("ok"), func(m *model.Listener) {
-				m.Timeouts.ReadHeader, m.Timeouts.Idle = 50*time.Millisecond, 50*time.Millisecond
+				m.Timeouts.ReadHeader, m.Timeouts.Idle = 300*time.Millisecond, 300*time.Millisecond
 			})
 			c := f.dial().send(post("Content-Length: 3\r\n", "abc") + end)
 			if response, _ := c.answer("POST"); response.Close {
@@ -179,7 +180,7 @@ func TestAnEmptyLineIsNoRequest(t *testing.T) {
 			ends(c)
 			c.ends()
 			f.next(t)
-			until(t, "no connection", func() bool { return f.listener.Status().Connections == 0 })
+			waittest.Until(t, "no connection", func() bool { return f.listener.Status().Connections == 0 })
 			if len(f.ended) > 0 {
 				t.Errorf("%q, %s: it ended with %v", end, name, (<-f.ended).Err)
 			}
@@ -194,7 +195,7 @@ func TestEmptyLinesBetweenWhichTheConnectionRests(t *testing.T) {
 	c := f.dial()
 	rests := func() {
 		t.Helper()
-		until(t, "a connection at rest", func() bool { return f.listener.Pending() == 0 && f.listener.Resting() == 1 })
+		waittest.Until(t, "a connection at rest", func() bool { return f.listener.Pending() == 0 && f.listener.Resting() == 1 })
 	}
 	for range 2 {
 		c.send("\r\n")
@@ -218,7 +219,7 @@ func TestAHeadThatBreaks(t *testing.T) {
 	ofEngine(t, "net/http tells nobody")
 	f := start(t, text("never"))
 	c := f.dial().send("GET / HTTP/1.1\r\nHo")
-	until(t, "the beginning", func() bool { return f.listener.Status().Connections == 1 && f.listener.Pending() == 0 })
+	waittest.Until(t, "the beginning", func() bool { return f.listener.Status().Connections == 1 && f.listener.Pending() == 0 })
 	reset(t, c)
 	if x := f.next(t); x.Err == nil || x.Err.Word != pipeline.ClientClosed || x.Response.Status != pipeline.StatusClientClosed || x.BytesOut != 0 || x.Peer.String() != c.LocalAddr().String() {
 		t.Errorf("%v of %v, %d bytes out", x.Err, x.Peer, x.BytesOut)
@@ -227,14 +228,14 @@ func TestAHeadThatBreaks(t *testing.T) {
 
 // The time for the head is not that of the body.
 func TestABodyBehindAHeadInParts(t *testing.T) {
-	const limit = 200 * time.Millisecond
+	const limit = time.Second
 	read := make(chan struct{})
 	f := start(t, func(x *pipeline.Exchange) error {
 		close(read)
 		return swallow(x)
 	}, func(m *model.Listener) { m.Timeouts.ReadHeader, m.Timeouts.MinBodyRate = limit, 0 })
 	c := f.dial().send("POST / HTTP/1.1\r\nHost: a\r\n")
-	until(t, "the beginning", func() bool { return f.listener.Pending() == 0 })
+	waittest.Until(t, "the beginning", func() bool { return f.listener.Pending() == 0 })
 	c.send("Content-Length: 3\r\n\r\n")
 	<-read
 	<-time.After(limit) // the header's time is over then

@@ -9,6 +9,7 @@ import (
 
 	"sluice/internal/message"
 	"sluice/internal/pipeline"
+	"sluice/internal/waittest"
 )
 
 // echoBody answers with the path and the body of a request; /close closes.
@@ -129,7 +130,7 @@ func TestNothingIsServedAfterTheEnd(t *testing.T) {
 				}
 				// Unread when the connection closes.
 				c.send(strings.Repeat(get("/never"), more/40+1))
-				until(t, "more", func() bool { return f.listener.Pending() == 1 })
+				waittest.Until(t, "more", func() bool { return f.listener.Pending() == 1 })
 				close(proceed)
 				if response, body := c.answer("GET"); body != "/close " || !response.Close {
 					t.Errorf("%q, closes: %v", body, response.Close)
@@ -173,7 +174,7 @@ func TestKeepAliveWithLeftOverBytes(t *testing.T) {
 	if _, body := c.answer("GET"); body != wants[299] {
 		t.Errorf("%q", body)
 	}
-	until(t, "300 exchanges", func() bool { return len(f.ended) == 300 })
+	waittest.Until(t, "300 exchanges", func() bool { return len(f.ended) == 300 })
 }
 
 // Responses that are read late do not hold up the order, nor does a stream.

@@ -10,6 +10,7 @@ import (
 	"sluice/internal/message"
 	"sluice/internal/pipeline"
 	"sluice/internal/server"
+	"sluice/internal/waittest"
 )
 
 // wicked panics when it is closed.
@@ -67,9 +68,9 @@ func TestClosesThatPanic(t *testing.T) {
 			if x := f.next(t); x.Err == nil {
 				t.Error("it ended without an error")
 			}
-			until(t, "a log line", func() bool { return strings.Contains(f.log.String(), "a close") })
+			waittest.Until(t, "a log line", func() bool { return strings.Contains(f.log.String(), "a close") })
 			c.Close()
-			until(t, "no connection", func() bool { return f.listener.Status().Connections == 0 })
+			waittest.Until(t, "no connection", func() bool { return f.listener.Status().Connections == 0 })
 		})
 	}
 }
@@ -84,6 +85,6 @@ func TestCountingMayPanic(t *testing.T) {
 		}
 		c.Close()
 	}
-	until(t, "no connection", func() bool { return f.listener.Status().Connections == 0 })
-	until(t, "its log lines", func() bool { return strings.Count(f.log.String(), "no metric") == 6 })
+	waittest.Until(t, "no connection", func() bool { return f.listener.Status().Connections == 0 })
+	waittest.Until(t, "its log lines", func() bool { return strings.Count(f.log.String(), "no metric") == 6 })
 }

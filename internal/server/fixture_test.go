@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"sluice/internal/lease"
+	"sluice/internal/logtest"
 	"sluice/internal/message"
 	"sluice/internal/model"
 	"sluice/internal/pipeline"
@@ -99,25 +100,7 @@ type fixture struct {
 	listener *server.Listener
 	set      *lease.Set
 	model    *model.Listener
-	log      *logBuffer
-}
-
-// logBuffer keeps what is logged.
-type logBuffer struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
+	log      *logtest.Buffer
 }
 
 // start serves by serve until the test ends. Edits are made to the model
@@ -138,7 +121,7 @@ func startService(t *testing.T, o server.Options, wrap func(*service) pipeline.S
 	for _, edit := range edits {
 		edit(m)
 	}
-	f := &fixture{T: t, service: newService(serve), model: m, log: &logBuffer{}}
+	f := &fixture{T: t, service: newService(serve), model: m, log: &logtest.Buffer{}}
 	o.Service = f.service
 	if wrap != nil {
 		o.Service = wrap(f.service)
@@ -302,16 +285,6 @@ func (c *client) ends() {
 func isTimeout(err error) bool {
 	var timeout net.Error
 	return errors.As(err, &timeout) && timeout.Timeout()
-}
-
-// until waits for a condition.
-func until(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !condition(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("it never came to %s", what)
-		}
-	}
 }
 
 func get(path string) string {

@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"sluice/internal/logtest"
 	"sluice/internal/netloop"
 	"sluice/internal/pipeline"
 )
@@ -79,7 +80,7 @@ func newDriver(t *testing.T) netloop.Driver {
 	if !engine {
 		return nil
 	}
-	log := &logBuffer{}
+	log := &logtest.Buffer{}
 	driver, err := serving.driver(slog.New(slog.NewTextHandler(log, nil)))
 	if err != nil {
 		t.Fatal(err)

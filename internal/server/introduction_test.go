@@ -13,6 +13,7 @@ import (
 
 	"sluice/internal/model"
 	"sluice/internal/pipeline"
+	"sluice/internal/waittest"
 )
 
 // behindProxy lets a listener be for a proxy on this machine alone.
@@ -122,7 +123,7 @@ func TestProxyHeadersRefused(t *testing.T) {
 		c := f.dial().send(in)
 		c.ends()
 		failed++
-		until(t, "a count of "+name, func() bool { return f.listener.Status().Failed == failed })
+		waittest.Until(t, "a count of "+name, func() bool { return f.listener.Status().Failed == failed })
 	}
 	c := f.dial().send("PROXY TCP4 203.0.113.7 127.0.0.1")
 	c.closeWrite()

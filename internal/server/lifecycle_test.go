@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,6 +17,7 @@ import (
 	"sluice/internal/model"
 	"sluice/internal/pipeline"
 	"sluice/internal/server"
+	"sluice/internal/waittest"
 )
 
 // held is a handler that answers /slow when it is told to, others at once.
@@ -48,7 +48,7 @@ func (h *held) serve(x *pipeline.Exchange) error {
 }
 
 func TestKeepAliveAndIdle(t *testing.T) {
-	f := start(t, text("ok"), func(m *model.Listener) { m.Timeouts.Idle = 50 * time.Millisecond })
+	f := start(t, text("ok"), func(m *model.Listener) { m.Timeouts.Idle = 500 * time.Millisecond })
 	c := f.dial()
 	for range 3 {
 		if response, body := c.send(get("/")).answer("GET"); body != "ok" || response.Close {
@@ -59,7 +59,7 @@ func TestKeepAliveAndIdle(t *testing.T) {
 }
 
 func TestReadHeaderTimeout(t *testing.T) {
-	f := start(t, text("ok"), func(m *model.Listener) { m.Timeouts.ReadHeader = 50 * time.Millisecond })
+	f := start(t, text("ok"), func(m *model.Listener) { m.Timeouts.ReadHeader = 500 * time.Millisecond })
 	f.dial().ends()
 	c := f.dial().send("GET / HTTP/1.1\r\nHost: a\r\nX: ")
 	if engine { // net/http closes without a word
@@ -128,7 +128,7 @@ func TestReloadOfTimeoutsOfTheEngine(t *testing.T) {
 	}
 	busy.send(get("/slow"))
 	<-h.begun
-	until(t, "three connections, one at rest", func() bool { return f.listener.Status().Connections == 3 && f.listener.Resting() == 1 })
+	waittest.Until(t, "three connections, one at rest", func() bool { return f.listener.Status().Connections == 3 && f.listener.Resting() == 1 })
 	next := *f.model
 	next.Timeouts.Idle, next.Timeouts.ReadHeader = time.Second, time.Second
 	f.listener.Serve(&next, nil)
@@ -148,47 +148,19 @@ func TestReloadOfTimeoutsOfTheEngine(t *testing.T) {
 }
 
 func TestReloadsUnderLoadLoseNothing(t *testing.T) {
-	const clients, reloads = 4, 50
 	f := start(t, text("ok"))
-	var stop atomic.Bool
-	var served atomic.Int64
-	var group sync.WaitGroup
-	for i := range clients {
-		group.Go(func() {
-			transport := &http.Transport{DisableKeepAlives: i%2 == 0}
-			defer transport.CloseIdleConnections()
-			for !stop.Load() {
-				// A method that no client tries again by itself.
-				request, err := http.NewRequestWithContext(t.Context(), "POST", "http://"+f.listener.Addr().String()+"/", strings.NewReader("x"))
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				response, err := transport.RoundTrip(request)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				if body, err := io.ReadAll(response.Body); err != nil || string(body) != "ok" {
-					t.Errorf("%q, %v", body, err)
-				}
-				response.Body.Close()
-				served.Add(1)
-			}
-		})
-	}
-	for i := range reloads {
+	var clients asking
+	clients.start(t, f.listener.Addr().String())
+	for i := range 50 {
 		next := *f.model
 		if i%3 > 0 {
 			next.Timeouts.Idle = time.Duration(i+1) * time.Minute
 		}
 		f.listener.Serve(&next, nil)
-		before := served.Load()
-		until(t, "more requests", func() bool { return served.Load() > before+clients || t.Failed() })
+		clients.more(t, 4)
 	}
-	stop.Store(true)
-	group.Wait()
-	until(t, "every exchange's end", func() bool { return int64(len(f.ended)) == served.Load() || t.Failed() })
+	clients.end()
+	waittest.Until(t, "every exchange's end", func() bool { return int64(len(f.ended)) == clients.served.Load() || t.Failed() })
 }
 
 func TestRelease(t *testing.T) {
@@ -198,11 +170,11 @@ func TestRelease(t *testing.T) {
 	address := f.listener.Addr()
 	idle, busy, streaming, fresh := f.dial(), f.dial(), f.dial(), f.dial()
 	idle.send(get("/")).answer("GET")
-	until(t, "an idle connection", func() bool { return len(f.ended) == 1 })
+	waittest.Until(t, "an idle connection", func() bool { return len(f.ended) == 1 })
 	busy.send(get("/slow"))
 	<-h.begun
 	streaming.send("GET /st")
-	until(t, "four connections", func() bool { return f.listener.Status().Connections == 4 })
+	waittest.Until(t, "four connections", func() bool { return f.listener.Status().Connections == 4 })
 	f.set.Release()
 	f.listener.Release() // twice is once
 	idle.ends()
@@ -232,7 +204,7 @@ func TestReleaseSparesANewConnection(t *testing.T) {
 	f := start(t, text("ok"))
 	f.listener.Hurry(time.Second, time.Second, time.Second, patience)
 	c := f.dial()
-	until(t, "a connection", func() bool { return f.listener.Status().Connections == 1 })
+	waittest.Until(t, "a connection", func() bool { return f.listener.Status().Connections == 1 })
 	f.listener.Release()
 	if response, body := c.send(get("/")).answer("GET"); body != "ok" || !response.Close {
 		t.Errorf("%q, closes: %v", body, response.Close)
@@ -262,7 +234,7 @@ func TestShutdown(t *testing.T) {
 		<-h.begun
 		ended := make(chan error, 1)
 		go func() { ended <- f.listener.Shutdown(context.Background()) }()
-		until(t, "the release", func() bool {
+		waittest.Until(t, "the release", func() bool {
 			conn, err := net.Dial("tcp", f.listener.Addr().String())
 			if err == nil {
 				conn.Close()
@@ -337,7 +309,7 @@ func TestShutdown(t *testing.T) {
 			return nil
 		})
 		f.dial().send(get("/"))
-		until(t, "an exchange", func() bool { f.mu.Lock(); defer f.mu.Unlock(); return len(f.served) == 1 })
+		waittest.Until(t, "an exchange", func() bool { f.mu.Lock(); defer f.mu.Unlock(); return len(f.served) == 1 })
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		if err := f.listener.Shutdown(ctx); err == nil {
@@ -455,7 +427,7 @@ func TestConnectionLimit(t *testing.T) {
 		t.Errorf("%+v, %d open", status, open.Load())
 	}
 	one.Close()
-	until(t, "a free place", func() bool { return f.listener.Status().Connections == 1 && open.Load() == 1 })
+	waittest.Until(t, "a free place", func() bool { return f.listener.Status().Connections == 1 && open.Load() == 1 })
 	if response, _ := f.dial().send(get("/")).answer("GET"); response.StatusCode != 200 {
 		t.Errorf("%d", response.StatusCode)
 	}
@@ -483,7 +455,7 @@ func TestRefusalsAreBounded(t *testing.T) {
 	for range many {
 		clients = append(clients, f.dial())
 	}
-	until(t, "all refusals", func() bool { return f.listener.Status().Refused == many })
+	waittest.Until(t, "all refusals", func() bool { return f.listener.Status().Refused == many })
 	for i, c := range clients { // silent ones: each waits for a while, or not at all
 		response, body := c.answer("GET")
 		if response.StatusCode != 503 || !response.Close || !strings.Contains(body, `"overloaded"`) {
@@ -539,7 +511,7 @@ func TestAcceptFailuresDoNotOutliveTheListener(t *testing.T) {
 		return f, err
 	}
 	f := startWith(t, server.Options{Listen: listen}, text("never"))
-	until(t, "a long pause", func() bool { return strings.Contains(f.log.String(), "retry_in=160ms") })
+	waittest.Until(t, "a long pause", func() bool { return strings.Contains(f.log.String(), "retry_in=160ms") })
 }
 
 // The engine's driver may fail to take the socket up.

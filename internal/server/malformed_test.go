@@ -67,7 +67,7 @@ func TestMalformedOverHTTP2(t *testing.T) {
 // TestUnfinishedOverHTTP2 ends a request whose header does not come whole.
 func TestUnfinishedOverHTTP2(t *testing.T) {
 	ofEngine(t, "the adapter has no HTTP/2")
-	f := start(t, text("never"), overHTTP2, func(m *model.Listener) { m.Timeouts.ReadHeader = 50 * time.Millisecond })
+	f := start(t, text("never"), overHTTP2, func(m *model.Listener) { m.Timeouts.ReadHeader = 500 * time.Millisecond })
 	r := f.raw()
 	if err := r.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: []byte{0x83}}); err != nil {
 		t.Fatal(err)

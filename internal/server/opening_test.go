@@ -14,6 +14,7 @@ import (
 	"sluice/internal/message"
 	"sluice/internal/model"
 	"sluice/internal/pipeline"
+	"sluice/internal/waittest"
 )
 
 // about answers with what an exchange knows of its connection.
@@ -118,7 +119,7 @@ func TestClientCertificates(t *testing.T) {
 func TestHandshakesThatFail(t *testing.T) {
 	ofEngine(t, "the adapter has no TLS")
 	a := newAuthority(t)
-	f := start(t, text("ok"), a.over, func(m *model.Listener) { m.Timeouts.ReadHeader = 200 * time.Millisecond })
+	f := start(t, text("ok"), a.over, func(m *model.Listener) { m.Timeouts.ReadHeader = time.Second })
 	if answer := f.dial().send("\x16\x03\x01\x00\x05nonse").rest(); !strings.HasPrefix(answer, "\x15\x03") { // an alert
 		t.Errorf("%q", answer)
 	}
@@ -131,7 +132,7 @@ func TestHandshakesThatFail(t *testing.T) {
 	if err := tls.Client(f.dial(), a.client("spdy/3")).Handshake(); err == nil {
 		t.Error("spdy/3 is spoken")
 	}
-	until(t, "four failures", func() bool { return f.listener.Status().Failed == 4 && f.listener.Status().Connections == 0 })
+	waittest.Until(t, "four failures", func() bool { return f.listener.Status().Failed == 4 && f.listener.Status().Connections == 0 })
 	if _, body := f.dialTLS(a.client()).send(get("/")).answer("GET"); body != "ok" {
 		t.Error(body)
 	}
@@ -268,7 +269,7 @@ func TestSlowPreface(t *testing.T) {
 		for _, first := range []string{"P", "PRI * HTTP/2.0\r\n", "POST / HTTP/1.1\r\n"} {
 			f := start(t, text("never"), func(m *model.Listener) { m.Protocols, m.Timeouts.ReadHeader = protocols, 300*time.Millisecond })
 			c := f.dial().send(first[:1])
-			until(t, "the first byte is read", func() bool { return f.listener.Status().Connections == 1 && f.listener.Pending() == 0 })
+			waittest.Until(t, "the first byte is read", func() bool { return f.listener.Status().Connections == 1 && f.listener.Pending() == 0 })
 			half := time.Now()
 			if len(first) > 1 {
 				c.send(first[1:])

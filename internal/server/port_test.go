@@ -19,6 +19,8 @@ import (
 	"sluice/internal/lease"
 	"sluice/internal/netloop"
 	"sluice/internal/server"
+	"sluice/internal/sockettest"
+	"sluice/internal/waittest"
 )
 
 // gateway is a listener whose address changes, as by reloads.
@@ -65,8 +67,8 @@ func (g *gateway) load(address, more string) {
 	g.set, g.listener = set, listener
 }
 
-// asking sends requests to an address until the test ends, on connections that
-// are kept and on new ones. None may fail.
+// asking sends requests to an address until its end, on connections that are kept
+// and on new ones. None may fail.
 type asking struct {
 	stop   atomic.Bool
 	served atomic.Int64
@@ -101,25 +103,17 @@ func (a *asking) start(t *testing.T, address string) {
 	}
 }
 
-func (a *asking) more(t *testing.T) {
+// more waits until more than n others were served.
+func (a *asking) more(t *testing.T, n int64) {
 	t.Helper()
 	before := a.served.Load()
-	until(t, "more requests", func() bool { return a.served.Load() > before+20 || t.Failed() })
+	waittest.Until(t, "more requests", func() bool { return a.served.Load() > before+n || t.Failed() })
 }
 
-// freePort is a port that nobody listens on, on any address of a host.
-func freePort(t *testing.T, host string) string {
-	t.Helper()
-	l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
-	if err != nil {
-		t.Skipf("no %s here: %v", host, err)
-	}
-	defer l.Close()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return port
+// end returns when nothing is asked any more.
+func (a *asking) end() {
+	a.stop.Store(true)
+	a.group.Wait()
 }
 
 // TestAddressChangesOnItsPort widens and narrows the address of a listener under
@@ -134,7 +128,7 @@ func TestAddressChangesOnItsPort(t *testing.T) {
 		"IPv6": {"::1", []string{"::1", "::", "::1", "", "::1"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			port := freePort(t, test.host)
+			port := sockettest.FreePort(t, test.host)
 			taken, err := net.Listen("tcp", "127.0.0.1:0")
 			if err != nil {
 				t.Fatal(err)
@@ -151,13 +145,13 @@ func TestAddressChangesOnItsPort(t *testing.T) {
 			}()
 			var requests asking
 			requests.start(t, net.JoinHostPort(test.host, port))
-			defer func() { requests.stop.Store(true); requests.group.Wait() }()
+			defer requests.end()
 			var other server.Ports
 			for _, host := range test.hosts[1:] {
 				address := net.JoinHostPort(host, port)
-				requests.more(t)
+				requests.more(t, 20)
 				g.load(address, taken.Addr().String())
-				requests.more(t)
+				requests.more(t, 20)
 				g.load(address, "")
 				for _, wanted := range []string{test.host, host, test.hosts[1]} {
 					if l, err := other.Listen("tcp", net.JoinHostPort(wanted, port)); !errors.Is(err, syscall.EADDRINUSE) {
@@ -168,7 +162,7 @@ func TestAddressChangesOnItsPort(t *testing.T) {
 					}
 				}
 			}
-			requests.more(t)
+			requests.more(t, 20)
 		})
 	}
 }
@@ -176,7 +170,7 @@ func TestAddressChangesOnItsPort(t *testing.T) {
 // TestPortsOfOneSnapshot: two names for one address are no change of it.
 func TestPortsOfOneSnapshot(t *testing.T) {
 	var p server.Ports
-	port := freePort(t, "127.0.0.1")
+	port := sockettest.FreePort(t, "127.0.0.1")
 	addresses := []string{"127.0.0.1:" + port, "localhost:" + port, "0.0.0.0:" + port}
 	p.Expect(addresses)
 	l, err := p.Listen("tcp", addresses[0])
@@ -204,7 +198,7 @@ func TestPortsOfOneSnapshot(t *testing.T) {
 // address, nothing is shared with it.
 func TestPortsOfAForeignProcess(t *testing.T) {
 	var own, foreign server.Ports
-	port := freePort(t, "0.0.0.0")
+	port := sockettest.FreePort(t, "0.0.0.0")
 	one, err := own.Listen("tcp", "127.0.0.1:"+port)
 	if err != nil {
 		t.Fatal(err)
@@ -234,7 +228,7 @@ func TestPart(t *testing.T) {
 		t.Skip("no filter here")
 	}
 	var p server.Ports
-	port := freePort(t, "127.0.0.1")
+	port := sockettest.FreePort(t, "127.0.0.1")
 	narrow, err := server.Bind("127.0.0.1:"+port, p.Listen)
 	if err != nil {
 		t.Fatal(err)
@@ -266,7 +260,7 @@ func TestPart(t *testing.T) {
 		}
 		connected <- err
 	}()
-	until(t, "an attempt", func() bool { return begins(t, port) })
+	waittest.Until(t, "an attempt", func() bool { return begins(t, port) })
 	narrow.Listener().Close()
 	accepted, err := wide.Listener().Accept()
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 	"sluice/internal/model"
 	"sluice/internal/pipeline"
 	"sluice/internal/server"
+	"sluice/internal/waittest"
 )
 
 // identified answers with a fixed request id and date, so that whole responses
@@ -563,5 +564,5 @@ func TestDoneMayPanic(t *testing.T) {
 	}
 	f.next(t)
 	f.next(t)
-	until(t, "a log line", func() bool { return strings.Count(f.log.String(), "the end of an exchange panicked") == 2 })
+	waittest.Until(t, "a log line", func() bool { return strings.Count(f.log.String(), "the end of an exchange panicked") == 2 })
 }

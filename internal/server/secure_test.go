@@ -1,98 +1,48 @@
 package server_test
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
-	"encoding/pem"
-	"math/big"
-	"os"
-	"path/filepath"
 	"testing"
-	"time"
 
 	"sluice/internal/certificate"
+	"sluice/internal/certtest"
 	"sluice/internal/lease"
 	"sluice/internal/model"
 )
 
 // authority signs what tests show.
 type authority struct {
+	*certtest.Certificate
 	t    *testing.T
-	key  *ecdsa.PrivateKey
-	cert *x509.Certificate
 	file string
 	dir  string
 }
 
 func newAuthority(t *testing.T) *authority {
 	t.Helper()
-	a := &authority{t: t, dir: t.TempDir()}
-	a.key, a.cert = a.sign(&x509.Certificate{
-		Subject: pkix.Name{CommonName: "tests"}, IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
-	})
-	a.file = a.write("ca.pem", "CERTIFICATE", a.cert.Raw)
+	a := &authority{Certificate: certtest.Authority(t, "tests"), t: t, dir: t.TempDir()}
+	a.file = a.CertFile()
 	return a
 }
 
-// sign makes a certificate, of itself where the authority has none yet.
-func (a *authority) sign(template *x509.Certificate) (*ecdsa.PrivateKey, *x509.Certificate) {
-	a.t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	template.SerialNumber = big.NewInt(time.Now().UnixNano())
-	template.NotBefore, template.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
-	parent, signer := a.cert, a.key
-	if parent == nil {
-		parent, signer = template, key
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return key, cert
-}
-
-func (a *authority) write(name, kind string, der []byte) string {
-	a.t.Helper()
-	path := filepath.Join(a.dir, name)
-	if err := os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
-		a.t.Fatal(err)
-	}
-	return path
-}
-
 // files writes the certificate of a host and its key.
-func (a *authority) files(host string) model.CertificateFile {
-	a.t.Helper()
-	key, cert := a.sign(&x509.Certificate{DNSNames: []string{host}})
-	der, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return model.CertificateFile{Cert: a.write(host+".pem", "CERTIFICATE", cert.Raw), Key: a.write(host+".key", "PRIVATE KEY", der)}
+func (a *authority) files(host string) (files model.CertificateFile) {
+	files.Cert, files.Key = a.Issue(host).Write(a.dir, host)
+	return files
 }
 
 // client is how a client that trusts the authority speaks TLS.
 func (a *authority) client(protocols ...string) *tls.Config {
-	pool := x509.NewCertPool()
-	pool.AddCert(a.cert)
-	return &tls.Config{RootCAs: pool, ServerName: "one.test", NextProtos: protocols}
+	return &tls.Config{RootCAs: a.Pool(), ServerName: "one.test", NextProtos: protocols}
 }
 
 // identity is a client's certificate.
 func (a *authority) identity(name string) tls.Certificate {
-	key, cert := a.sign(&x509.Certificate{Subject: pkix.Name{CommonName: name}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
-	return tls.Certificate{Certificate: [][]byte{cert.Raw}, PrivateKey: key}
+	return a.IssueFor(certtest.NewKey(a.t), func(c *x509.Certificate) {
+		c.Subject, c.ExtKeyUsage = pkix.Name{CommonName: name}, []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
+	}).TLS()
 }
 
 // over puts a listener under TLS with the certificate of one.test.

@@ -15,7 +15,7 @@ import (
 func TestSilenceOverTLS(t *testing.T) {
 	ofEngine(t, "the adapter has no TLS")
 	a := newAuthority(t)
-	f := start(t, text("ok"), a.over, func(m *model.Listener) { m.Timeouts.ReadHeader = 200 * time.Millisecond })
+	f := start(t, text("ok"), a.over, func(m *model.Listener) { m.Timeouts.ReadHeader = 500 * time.Millisecond })
 	for name, say := range map[string]func(raw net.Conn, c *client){
 		"nothing":     func(net.Conn, *client) {},
 		"a record":    func(raw net.Conn, _ *client) { _, _ = raw.Write([]byte{23, 3, 3}) },

@@ -13,6 +13,7 @@ import (
 	"sluice/internal/message"
 	"sluice/internal/model"
 	"sluice/internal/pipeline"
+	"sluice/internal/waittest"
 )
 
 const upgrade = "GET /ws HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
@@ -67,7 +68,7 @@ func TestTunnel(t *testing.T) {
 		if x := f.next(t); x.Err != nil || x.BytesIn != 7 || x.BytesOut != 17 || x.Response.Status != 101 {
 			t.Errorf("%v, %d in, %d out", x.Err, x.BytesIn, x.BytesOut)
 		}
-		until(t, "no tunnel", func() bool { return f.listener.Status().Connections == 0 && f.listener.Status().Tunnels == 0 })
+		waittest.Until(t, "no tunnel", func() bool { return f.listener.Status().Connections == 0 && f.listener.Status().Tunnels == 0 })
 	})
 	t.Run("the endpoint ends first", func(t *testing.T) {
 		f, endpoint := tunnelled(t)

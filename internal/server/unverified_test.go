@@ -12,6 +12,7 @@ import (
 	"sluice/internal/lease"
 	"sluice/internal/model"
 	"sluice/internal/pipeline"
+	"sluice/internal/waittest"
 )
 
 // demand reloads a listener so that it requires certificates of its clients.
@@ -76,7 +77,7 @@ func TestCertificatesRequiredByAReload(t *testing.T) {
 		slow <- err
 	}()
 	<-begun
-	until(t, "two at rest", func() bool { return f.listener.Resting() >= 2 })
+	waittest.Until(t, "two at rest", func() bool { return f.listener.Resting() >= 2 })
 
 	f.demand(a)
 	resting.ends()
@@ -91,7 +92,7 @@ func TestCertificatesRequiredByAReload(t *testing.T) {
 	if err := <-slow; err != nil {
 		t.Errorf("what was under way on HTTP/2: %v", err)
 	}
-	until(t, "one connection", func() bool { return f.listener.Status().Connections == 1 })
+	waittest.Until(t, "one connection", func() bool { return f.listener.Status().Connections == 1 })
 	for name, client := range clients {
 		if body, err := ask(client, "/"); err == nil {
 			t.Errorf("%s, again: %q", name, body)
