@@ -10,9 +10,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"sluice/internal/canonical"
 	"sluice/internal/model"
-	"sluice/internal/regularfile"
 )
 
 // Result is what documents come to.
@@ -304,82 +302,4 @@ func (r *resolver) unused() {
 			}
 		}
 	}
-}
-
-func (r *resolver) admin(a *admin) {
-	if a.broken {
-		return
-	}
-	where := a.below("address")
-	address, f := parseAddress(a.src.Dir, a.Address)
-	switch {
-	case f != nil:
-		r.out.add(where, "address "+f.message, f.hint)
-	case a.Token == "" && !isLoopback(address):
-		r.out.add(where, fmt.Sprintf("the admin API at %s can be reached from other machines and needs a token", a.Address), "write token: ${SLUICE_ADMIN_TOKEN}, or listen on 127.0.0.1")
-	}
-	if f == nil {
-		r.lookAtSocket(where, address)
-	}
-	for _, listener := range r.gateway.Listeners {
-		if f == nil && clash(address, listener.Address) {
-			r.out.add(where, fmt.Sprintf("the admin API and the listener %s have the same address, %s", listener.Name, a.Address), "give one of them another port")
-		}
-	}
-	var hosts []string
-	for i, host := range a.Hosts {
-		name, f := parseHost(host, false)
-		if f != nil {
-			r.out.add(a.below(fmt.Sprintf("hosts[%d]", i)), fmt.Sprintf("hosts[%d] %s", i, f.message), f.hint)
-		}
-		hosts = append(hosts, name)
-	}
-	if strings.ContainsFunc(string(a.Token), func(c rune) bool { return c <= ' ' || c >= 0x7f }) {
-		r.out.add(a.below("token"), "token has characters that no bearer token may have", "use visible ASCII characters without spaces")
-	}
-	if a.Name != "" && !isToken(a.Name) {
-		r.out.add(a.below("name"), fmt.Sprintf("name must be a token as RFC 9110 5.6.2 has it, not %s", short(a.Name)), "use letters, digits, - and _")
-	}
-	r.gateway.Admin = model.Admin{Address: address, Token: string(a.Token), Public: a.Public, Hosts: hosts, Name: a.Name, Position: where.position()}
-}
-
-func (r *resolver) accessLog(l *accessLog) {
-	if l.broken {
-		return
-	}
-	log := model.AccessLog{Output: l.Output, Format: l.Format, Sample: float64(l.Sample), Fields: l.Fields}
-	switch l.Output {
-	case "stdout", "stderr", "none":
-	case "":
-		r.out.add(l.below("output"), "output must be stdout, stderr, none or a path, and is empty", "")
-	default:
-		log.Output = absolute(l.src.Dir, l.Output)
-		r.look(l.below("output"), "output", log.Output, func(mode fs.FileMode) string {
-			if mode.IsDir() {
-				return regularfile.ErrDirectory.Error()
-			}
-			return ""
-		})
-	}
-	switch {
-	case l.Fields != nil && len(l.Fields) == 0:
-		r.out.add(l.below("fields"), "fields is an empty list", "leave the key out for all fields, or write output: none")
-	case l.Fields != nil && l.Format != "json":
-		r.out.add(l.below("fields"), fmt.Sprintf("fields needs the format json: the fields of %s are fixed", l.Format), "remove fields, or write format: json")
-	}
-	for i, path := range l.Skip {
-		canonicalPath, err := canonical.Path(path, canonical.Options{EncodedSlash: canonical.Keep})
-		if err != nil {
-			r.out.add(l.below(fmt.Sprintf("skip[%d]", i)), fmt.Sprintf("skip[%d]: %v", i, err), "write a path such as /healthz")
-		}
-		log.Skip = append(log.Skip, canonicalPath)
-	}
-	r.gateway.AccessLog = log
-}
-
-func (r *resolver) metrics(m *metrics) {
-	if !m.broken && m.MaxSeries < 1 {
-		r.out.add(m.below("max_series_per_family"), "max_series_per_family must be at least 1", "")
-	}
-	r.gateway.MaxSeries = m.MaxSeries
 }
