@@ -74,24 +74,6 @@ func (k LimitKeys) Keys() []model.Key {
 	return keys
 }
 
-// StoreName is memory, or the name of a store, which is defined.
-type StoreName string
-
-// Memory is where something is kept that is shared with nobody.
-const Memory StoreName = "memory"
-
-func (v *StoreName) decode(d *decoder, n *yaml.Node) {
-	d.scalar(n, "memory or the name of a store", func(s scalar) *fault {
-		if s.s == "" || !s.loose && s.nature() != isText {
-			return unwanted("")
-		}
-		if *v = StoreName(s.s); *v != Memory {
-			d.stores = append(d.stores, parameterUse{s.where, s.s})
-		}
-		return nil
-	})
-}
-
 // upstreamLimit protects an upstream.
 type upstreamLimit struct {
 	located
