@@ -59,12 +59,11 @@ func (g *gate) callback(x *pipeline.Exchange, jar *jar) error {
 		return unauthenticated(err, nil)
 	}
 	id := attemptID(got.state)
-	at := slices.IndexFunc(jar.attempts, func(c attemptCookie) bool { return c.name == id })
-	if at < 0 {
+	if !slices.ContainsFunc(jar.attempts, func(c attemptCookie) bool { return c.name == id }) {
 		return unauthenticated(errAttempt, nil)
 	}
 	over := setCookies{jar.cookie(jar.name+attemptInfix+id, "", 0)} // whatever comes of it
-	a := g.openAttempt(jar.attempts[at])
+	a := g.attemptOf(jar, id)
 	switch {
 	case a == nil || subtle.ConstantTimeCompare([]byte(a.State), []byte(got.state)) != 1:
 		return unauthenticated(errAttempt, over)
@@ -103,6 +102,20 @@ func (g *gate) callback(x *pipeline.Exchange, jar *jar) error {
 			if times := g.sessions.stays.due(g.now()); times > 0 {
 				g.log.Warn("a session that another one has replaced stays in its store until its time is over", "error", err, "times", times)
 			}
+		}
+	}
+	return nil
+}
+
+// attemptOf is the attempt with an id; nil: there is none. Without TLS others can put a
+// cookie of the name before it.
+func (g *gate) attemptOf(jar *jar, id string) *attempt {
+	for _, c := range jar.attempts {
+		if c.name != id {
+			continue
+		}
+		if a := g.openAttempt(c); a != nil {
+			return a
 		}
 	}
 	return nil

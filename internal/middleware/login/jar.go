@@ -49,7 +49,7 @@ func (g *gate) readJar(x *pipeline.Exchange) *jar {
 		j.name = hostPrefix + j.name
 	}
 	if host != "" {
-		j.origin = scheme + "://" + strings.ToLower(host)
+		j.origin = scheme + "://" + withoutDefaultPort(scheme, strings.ToLower(host))
 	}
 	for pair := range cookies(x.Request.Fields) {
 		name, value, _ := strings.Cut(pair, "=")
@@ -66,6 +66,15 @@ func (g *gate) readJar(x *pipeline.Exchange) *jar {
 		}
 	}
 	return j
+}
+
+// withoutDefaultPort is an authority as browsers write it in URLs, and as issuers have it
+// in the redirect URIs that they know: some clients and proxies tell the port in any case.
+func withoutDefaultPort(scheme, authority string) string {
+	if scheme == "https" {
+		return strings.TrimSuffix(authority, ":443")
+	}
+	return strings.TrimSuffix(authority, ":80")
 }
 
 // chunkOf is which part of a session a cookie has, by what its name has more than that of

@@ -241,3 +241,34 @@ func TestJunk(t *testing.T) {
 		t.Errorf("%d are left", left)
 	}
 }
+
+// TestPort of the scheme itself is none in the redirect URI, as issuers know it.
+func TestPort(t *testing.T) {
+	b := newBed(t, usualOptions)
+	for told, want := range map[string]string{
+		"https app.example.com:443": "https://app.example.com", "https app.example.com:8443": "https://app.example.com:8443", "https app.example.com:80": "https://app.example.com:80",
+		"http app.example.com:80": "http://app.example.com", "https [::1]:443": "https://[::1]",
+	} {
+		br := b.browser()
+		scheme, host, _ := strings.Cut(told, " ")
+		o := br.do("GET", "/", wantsHTML, "X-Forwarded-Proto: "+scheme, "X-Forwarded-Host: "+host)
+		if to, err := url.Parse(o.location()); err != nil || to.Query().Get("redirect_uri") != want+"/oauth2/callback" {
+			t.Errorf("%s: sent to %s", told, o.location())
+		}
+	}
+}
+
+// TestShadowedAttempt counts all the same: a cookie of the same name that is none does not
+// keep anybody from logging in.
+func TestShadowedAttempt(t *testing.T) {
+	b := newBed(t, usualOptions)
+	br := b.browser()
+	back := b.issuer.authorize(br.begin("/a"))
+	r := br.request("GET", back, wantsHTML)
+	for name := range br.cookies {
+		r.Fields = append(message.Fields{{ID: message.Cookie, Name: "Cookie", Value: name + "=junk"}}, r.Fields...)
+	}
+	if o := br.serve(r); o.location() != "/a" {
+		t.Errorf("%d, %v", o.status, o.err)
+	}
+}
