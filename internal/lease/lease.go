@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 )
 
 // Starter is an object that has something to start: a socket, a goroutine.
@@ -27,6 +28,14 @@ type Releaser interface {
 	Release()
 }
 
+// Lingerer is an object that is kept for a while after the last set that held it is
+// released, for a set that takes it up meanwhile: where to forget what it knows would do
+// harm, and a reload may be undone by another. It has nothing that goes on by itself.
+type Lingerer interface {
+	// Linger is how long it is kept.
+	Linger() time.Duration
+}
+
 // Registry holds the objects of all live sets. The zero value is ready.
 type Registry struct {
 	mu      sync.Mutex
@@ -37,6 +46,7 @@ type entry struct {
 	value   any
 	holders int
 	started bool
+	ending  *time.Timer // of a Lingerer that nobody holds; else nil
 }
 
 // Set is what one snapshot holds. It is used by one goroutine at a time.
@@ -72,6 +82,10 @@ func Acquire[T any](s *Set, key string, build func() T) T {
 			s.registry.objects[key] = e
 		}
 		e.holders++
+		if e.ending != nil {
+			e.ending.Stop()
+			e.ending = nil
+		}
 		s.held[key] = e
 		s.order = append(s.order, key)
 	}
@@ -118,11 +132,34 @@ func (s *Set) Release() {
 		if e.holders--; e.holders > 0 {
 			continue
 		}
-		delete(s.registry.objects, key)
-		if releaser, ok := e.value.(Releaser); ok && e.started {
-			releaser.Release()
+		if lingerer, ok := e.value.(Lingerer); ok && e.started {
+			s.registry.linger(key, e, lingerer.Linger())
+			continue
 		}
+		s.registry.end(key, e)
 	}
+}
+
+// end ends what nobody holds. It is called with the lock held.
+func (r *Registry) end(key string, e *entry) {
+	delete(r.objects, key)
+	if releaser, ok := e.value.(Releaser); ok && e.started {
+		releaser.Release()
+	}
+}
+
+// linger ends what nobody holds once it was not taken up for so long. It is called with
+// the lock held.
+func (r *Registry) linger(key string, e *entry, wait time.Duration) {
+	var timer *time.Timer
+	timer = time.AfterFunc(wait, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if e.ending == timer { // it was not taken up in the last moment
+			r.end(key, e)
+		}
+	})
+	e.ending = timer
 }
 
 // ErrHeld is what Idle returns while objects are held.
@@ -132,8 +169,10 @@ var ErrHeld = errors.New("objects are still held")
 func (r *Registry) Idle() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.objects) > 0 {
-		return ErrHeld
+	for _, e := range r.objects {
+		if e.holders > 0 {
+			return ErrHeld
+		}
 	}
 	return nil
 }

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 // object notes what is done to it.
@@ -246,4 +248,61 @@ func TestSetsConcurrently(t *testing.T) {
 	if err := r.Idle(); err != nil {
 		t.Error(err)
 	}
+}
+
+// memory is an object that lingers.
+type memory struct {
+	object
+	wait time.Duration
+}
+
+func (m *memory) Linger() time.Duration { return m.wait }
+
+// TestLinger: what lingers is there for a set that comes in time, and ends if none does.
+func TestLinger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &ledger{}
+		take := func(commit bool) (*Set, *memory) {
+			s := l.NewSet()
+			m := Acquire(s, "m", func() *memory {
+				l.log = append(l.log, "build m")
+				return &memory{object{name: "m", log: &l.log}, time.Minute}
+			})
+			if commit {
+				if err := s.Commit(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return s, m
+		}
+		s, first := take(false)
+		s.Release() // it never served: there is nothing to keep
+		l.expect(t, "build m")
+		if s, first = take(true); first == nil {
+			t.Fatal("nothing")
+		}
+		for range 3 {
+			s.Release()
+			if err := l.Idle(); err != nil {
+				t.Errorf("what lingers is held: %v", err)
+			}
+			time.Sleep(time.Minute - time.Nanosecond)
+			next, m := take(true)
+			if s = next; m != first {
+				t.Error("it was not kept")
+			}
+			time.Sleep(2 * time.Minute) // it is held, and does not end
+		}
+		l.expect(t, "build m", "start m")
+		s.Release()
+		time.Sleep(time.Minute + time.Nanosecond)
+		synctest.Wait()
+		l.expect(t, "release m")
+		s, m := take(true)
+		if m == first {
+			t.Error("it was kept for too long")
+		}
+		l.expect(t, "build m", "start m")
+		s.Release()
+	})
 }

@@ -25,6 +25,7 @@ type bed struct {
 	id       string // of the route; empty: r
 	store    string // the address of the store main; empty: nothing is there
 	registry lease.Registry
+	sets     []*lease.Set // of what was loaded
 	handler  pipeline.Handler
 	came     *pipeline.Exchange // nil: nothing came through
 }
@@ -72,6 +73,7 @@ func (b *bed) load(options string) {
 		b.t.Fatal(problems)
 	}
 	set := b.registry.NewSet()
+	b.sets = append(b.sets, set)
 	b.t.Cleanup(set.Release)
 	route := gateway.Routes[0]
 	site := &pipeline.Site{Leases: set, Gateway: gateway, Route: route, Step: &route.Chain[0], Log: slog.New(slog.DiscardHandler), ShowKeys: func(func() pipeline.KeysStatus) {}}

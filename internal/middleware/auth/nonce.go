@@ -84,7 +84,16 @@ type used [sha256.Size]byte
 type ownNonces struct {
 	mu         sync.Mutex
 	young, old map[used]struct{}
-	began      time.Time // young
+	began      time.Time     // young
+	longest    time.Duration // of the lives that were asked for
+}
+
+// Linger is how long what was used could be used again. It is for the registry of leases:
+// a reload that takes the key away may be undone by the next one.
+func (n *ownNonces) Linger() time.Duration {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.longest
 }
 
 var errNonces = errors.New("there is no room for more nonces")
@@ -95,6 +104,7 @@ func (n *ownNonces) use(nonce string, now time.Time, life time.Duration, most in
 	id := used(sha256.Sum256([]byte(nonce)))
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	n.longest = max(n.longest, life)
 	switch age := now.Sub(n.began); {
 	case age >= 2*life:
 		n.young, n.old, n.began = map[used]struct{}{}, nil, now

@@ -95,6 +95,43 @@ func TestNoncesAreKept(t *testing.T) {
 	}
 }
 
+// TestNoncesOverARollback: what was used is not forgotten by a reload that takes the key
+// away, since the next one may undo that; nor is it kept for good.
+func TestNoncesOverARollback(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		with := fmt.Sprintf(hmacOptions, ", nonce: {}, clock_skew: 10s")
+		without := "{keys: [{id: shop, secret: a-secret-of-another-time}], nonce: {}, clock_skew: 10s}"
+		b := newBed(t, HMAC(), with)
+		serve := func() error {
+			now := time.Now()
+			_, err := b.at(signing{params: fmt.Sprintf(`;created=%d;nonce="one"`, now.Unix())}.sign(request("/")), now)
+			if err != nil {
+				return err
+			}
+			return nil
+		}
+		reload := func(options string, wait time.Duration) {
+			b.load(options)
+			b.sets[0].Release()
+			b.sets = b.sets[1:]
+			time.Sleep(wait)
+		}
+		if err := serve(); err != nil {
+			t.Fatal(err)
+		}
+		reload(without, 19*time.Second)
+		reload(with, 0)
+		if err := serve(); err == nil {
+			t.Error("a nonce passes again")
+		}
+		reload(without, 22*time.Second)
+		reload(with, 0)
+		if err := serve(); err != nil {
+			t.Errorf("a nonce is kept for too long: %v", err)
+		}
+	})
+}
+
 // TestNoncesAreBounded: where there is no room nobody passes, until there is.
 func TestNoncesAreBounded(t *testing.T) {
 	b := newBed(t, HMAC(), fmt.Sprintf(hmacOptions, ", nonce: {max: 2}, clock_skew: 10s"))
