@@ -48,6 +48,7 @@ func Seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.
 type Standing struct {
 	Policy    *Policy // nil: with none
 	Remaining int64
+	Cost      int64         // what a request takes of it; 0 is 1
 	Reset     time.Duration // until all of it is there again
 	Denied    bool
 	// Returned says that it is how the exchange stands after what the limit had taken
@@ -55,9 +56,12 @@ type Standing struct {
 	Returned bool
 }
 
+// left is for how many more requests there is enough.
+func (s *Standing) left() int64 { return s.Remaining / max(s.Cost, 1) }
+
 // Stand notes how the exchange stands with another limit; the tightest counts: one
-// that denies, else the one of which the least is left. What was told before something
-// went back is of no account after that.
+// that denies, else the one that has enough for the fewest requests. What was told before
+// something went back is of no account after that.
 func (x *Exchange) Stand(s Standing) {
 	was := x.Standing
 	switch {
@@ -67,7 +71,7 @@ func (x *Exchange) Stand(s Standing) {
 			return
 		}
 	case s.Returned && !was.Returned:
-	case s.Remaining > was.Remaining || s.Remaining == was.Remaining && s.Reset <= was.Reset:
+	case s.left() > was.left() || s.left() == was.left() && s.Reset <= was.Reset:
 		return
 	}
 	x.Standing = s

@@ -22,6 +22,7 @@ func TestStanding(t *testing.T) {
 	loose, tight := pipeline.Standing{Policy: policy, Remaining: 9, Reset: 6}, pipeline.Standing{Policy: policy, Remaining: 1, Reset: 7}
 	later, denied := pipeline.Standing{Policy: policy, Remaining: 1, Reset: 8}, pipeline.Standing{Policy: policy, Remaining: 5, Denied: true}
 	looser, tighter := pipeline.Standing{Policy: policy, Remaining: 8, Returned: true}, pipeline.Standing{Policy: policy, Remaining: 7, Returned: true}
+	dear, cheap := pipeline.Standing{Policy: policy, Remaining: 50, Cost: 10, Reset: 6}, pipeline.Standing{Policy: policy, Remaining: 9, Cost: 1, Reset: 6}
 	for _, c := range []struct {
 		met  []pipeline.Standing
 		want pipeline.Standing
@@ -31,6 +32,9 @@ func TestStanding(t *testing.T) {
 		{[]pipeline.Standing{tight, loose}, tight},
 		{[]pipeline.Standing{tight, later}, later},
 		{[]pipeline.Standing{later, tight}, later},
+		{[]pipeline.Standing{dear, cheap}, dear},
+		{[]pipeline.Standing{cheap, dear}, dear},
+		{[]pipeline.Standing{dear, tight}, tight},
 		{[]pipeline.Standing{tight, denied}, denied},
 		{[]pipeline.Standing{denied, tight}, denied},
 		{[]pipeline.Standing{tight, looser, tighter}, tighter},

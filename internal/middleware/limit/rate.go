@@ -296,7 +296,8 @@ var (
 type passed struct {
 	decision ratelimit.Decision
 	adaptive ratelimit.AdaptiveDecision // of the adaptive rate, where there is one
-	policy   *pipeline.Policy           // that the client is told of; nil: of none
+	cost     int64
+	policy   *pipeline.Policy // that the client is told of; nil: of none
 }
 
 // giveBack gives back what an exchange has taken, as it was refused further in.
@@ -306,7 +307,7 @@ func (l *limiter) giveBack(x *pipeline.Exchange, p *passed) {
 		verdict = p.tighter(verdict, p.adaptive.Return())
 	}
 	if p.policy != nil {
-		x.Stand(pipeline.Standing{Policy: p.policy, Remaining: verdict.Remaining, Reset: verdict.Reset, Returned: true})
+		x.Stand(pipeline.Standing{Policy: p.policy, Remaining: verdict.Remaining, Cost: p.cost, Reset: verdict.Reset, Returned: true})
 	}
 }
 
@@ -314,6 +315,7 @@ func (l *limiter) giveBack(x *pipeline.Exchange, p *passed) {
 // 503 limit_unavailable.
 func (l *limiter) admit(x *pipeline.Exchange, key, tier string, cost int64, shadow bool) (p passed, err error) {
 	verdict, p := l.take(x, key, tier, cost)
+	p.cost = cost
 	if p.decision.StoreFailed {
 		l.failed()
 	}
@@ -339,7 +341,7 @@ func (l *limiter) admit(x *pipeline.Exchange, key, tier string, cost int64, shad
 			p.policy = own
 		}
 	}
-	x.Stand(pipeline.Standing{Policy: p.policy, Remaining: verdict.Remaining, Reset: verdict.Reset, Denied: !verdict.Allowed})
+	x.Stand(pipeline.Standing{Policy: p.policy, Remaining: verdict.Remaining, Cost: cost, Reset: verdict.Reset, Denied: !verdict.Allowed})
 	if verdict.Allowed {
 		l.allow()
 		return p, nil
