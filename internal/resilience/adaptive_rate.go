@@ -27,7 +27,7 @@ type AdaptiveRate struct {
 	begun  bool          // start is set
 	start  time.Duration // of the part that is counted in
 	asked  float64       // requests in it
-	tokens float64       // what may be taken at once
+	level  float64       // how full it is, as a share of what may be taken at once
 	filled time.Duration // when that was so
 }
 
@@ -46,23 +46,24 @@ func (r *AdaptiveRate) Take(s *AdaptiveRateSettings, ease Ease, now time.Duratio
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.begun {
-		r.begun, r.start, r.filled, r.tokens = true, now, now, math.Inf(1)
+		r.begun, r.start, r.filled, r.level = true, now, now, 1
 	}
 	now = max(now, r.filled)
 	r.advance(s, ease, now)
 	r.asked += float64(cost)
 
-	rate := r.rate(s, ease)
-	most := max(float64(s.Cost), rate*s.Burst.Seconds())
-	r.tokens = min(most, r.tokens+rate*(now-r.filled).Seconds())
+	rate, most := r.bounds(s, ease)
+	r.level = min(1, r.level+rate*(now-r.filled).Seconds()/most)
 	r.filled = now
-	v := Verdict{Allowed: r.tokens >= float64(cost)*whole}
+	tokens := r.level * most
+	v := Verdict{Allowed: tokens >= float64(cost)*whole}
 	if v.Allowed {
-		r.tokens = max(0, r.tokens-float64(cost))
+		tokens = max(0, tokens-float64(cost))
+		r.level = tokens / most
 	} else {
-		v.Retry = seconds((min(float64(cost), most) - r.tokens) / rate)
+		v.Retry = seconds((min(float64(cost), most) - tokens) / rate)
 	}
-	v.Remaining, v.Reset = int64(r.tokens), seconds((most-r.tokens)/rate)
+	v.Remaining, v.Reset = count(tokens), seconds((most-tokens)/rate)
 	return v
 }
 
@@ -71,10 +72,9 @@ func (r *AdaptiveRate) Take(s *AdaptiveRateSettings, ease Ease, now time.Duratio
 func (r *AdaptiveRate) Return(s *AdaptiveRateSettings, ease Ease, cost int64) Verdict {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	rate := r.rate(s, ease)
-	most := max(float64(s.Cost), rate*s.Burst.Seconds())
-	r.tokens = min(most, r.tokens+float64(cost))
-	return Verdict{Allowed: true, Remaining: int64(r.tokens), Reset: seconds((most - r.tokens) / rate)}
+	rate, most := r.bounds(s, ease)
+	r.level = min(1, r.level+float64(cost)/most)
+	return Verdict{Allowed: true, Remaining: count(r.level * most), Reset: seconds((most - r.level*most) / rate)}
 }
 
 // Idle tells whether it is as good as a new one: nothing has come for so long that
@@ -86,6 +86,12 @@ func (r *AdaptiveRate) Idle(s *AdaptiveRateSettings, now time.Duration) bool {
 }
 
 // What follows is called with mu held.
+
+// bounds are the rate now, and the most that may be taken at once.
+func (r *AdaptiveRate) bounds(s *AdaptiveRateSettings, ease Ease) (rate, most float64) {
+	rate = r.rate(s, ease)
+	return rate, max(float64(s.Cost), rate*s.Burst.Seconds())
+}
 
 func (r *AdaptiveRate) rate(s *AdaptiveRateSettings, ease Ease) float64 {
 	if !r.usual.learned() {
@@ -135,6 +141,9 @@ func (r *AdaptiveRate) learn(s *AdaptiveRateSettings, asked float64) {
 	}
 	r.usual.learn(min(asked, s.Ceiling), s.Alpha)
 }
+
+// count is how many whole tokens there are, but for what rounding has taken.
+func count(tokens float64) int64 { return int64(tokens + (1 - whole)) }
 
 // seconds is a time of so many seconds, rounded up, a year at most.
 func seconds(n float64) time.Duration {

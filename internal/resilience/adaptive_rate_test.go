@@ -258,6 +258,26 @@ func TestAdaptiveRateReturn(t *testing.T) {
 	}
 }
 
+// TestAdaptiveRateShare: with other numbers the same share is there, as of a bucket.
+func TestAdaptiveRateShare(t *testing.T) {
+	of := func(rate float64) *AdaptiveRateSettings {
+		return &AdaptiveRateSettings{Alpha: 0.2, Window: time.Minute, Upper: 2, Floor: rate, Ceiling: rate, Burst: 10 * time.Second, Cost: 1}
+	}
+	var p AdaptiveRate
+	if v := p.Take(of(10), easy, 0, 60); v.Remaining != 40 {
+		t.Fatalf("at first: %+v", v)
+	}
+	for _, c := range []struct {
+		rate float64
+		cost int64
+		want int64
+	}{{100, 200, 200}, {10, 10, 10}, {1000, 500, 500}, {10, 5, 0}} {
+		if v := p.Take(of(c.rate), easy, 0, c.cost); !v.Allowed || v.Remaining != c.want {
+			t.Errorf("with %v a second: %+v, want %d to remain", c.rate, v, c.want)
+		}
+	}
+}
+
 func TestAdaptiveRateConcurrent(t *testing.T) {
 	s := &AdaptiveRateSettings{Alpha: 0.2, Window: time.Minute, Upper: 2, Floor: 100, Ceiling: 100, Burst: time.Second, Cost: 1}
 	var (
