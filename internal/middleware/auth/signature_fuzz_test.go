@@ -17,6 +17,7 @@ func FuzzSignature(f *testing.F) {
 		{`a=("@target-uri" "content-digest");alg="hmac-sha256";nonce="\"\\", b=()`, "b=:AA==:, a=::", "/", "sha-256=:AAAA:"},
 		{`sig=( "host"  "@authority" );expires=-1`, "sig=::", "http://a/b", "1, 2"},
 		{`sig=("@method";sf)`, "sig=:A:", "*", ""},
+		{`sig=("x";key="a;\"" "x";bs=?0);created=1;tag=a/b;y, b=("x");keyid="b";z=%"%22"`, "sig=:AAAA:;a=1.5, b=::", "/", "y"},
 	} {
 		f.Add(seed[0], seed[1], seed[2], seed[3])
 	}
@@ -44,7 +45,9 @@ func FuzzSignature(f *testing.F) {
 					}
 				}
 			}
-			again(t, sig)
+			if !sig.foreign { // of which nothing is signed here
+				again(t, sig)
+			}
 		}
 	})
 }
