@@ -76,9 +76,11 @@ type rateLimit struct {
 // Rate is the kind rate_limit: what comes too fast is 429 rate_limited. What is known
 // of each key outlives reloads.
 func Rate() pipeline.Kind {
-	return pipeline.RoleOf(pipeline.NewKind("rate_limit", func() *RateOptions {
+	kind := pipeline.NewKind("rate_limit", func() *RateOptions {
 		return &RateOptions{Algorithm: ratelimit.TokenBucket, Cost: 1, Store: config.Memory, Sync: syncExact, Mode: modeEnforce, MaxKeys: maxKeys}
-	}, validateRate, buildRate), rateLimit.role)
+	}, validateRate, buildRate)
+	kind.Together = together(kind.Name)
+	return pipeline.RoleOf(kind, rateLimit.role)
 }
 
 func validateRate(o *RateOptions, report model.Report) rateLimit {
