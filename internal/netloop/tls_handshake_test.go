@@ -152,7 +152,7 @@ func TestTLSClientCertificate(t *testing.T) {
 			t := b.t
 			b.task(t, func(x Executor) {
 				own, _ := tlsServed(t, x, of(server, version), known)
-				if got := own.ConnectionState().VerifiedChains; len(got) != 1 || got[0][0].Subject.CommonName != "client" {
+				if got := own.ConnectionState().VerifiedChains; len(got) != 1 || got[0][0].DNSNames[0] != "client" {
 					t.Errorf("the client is %v", got)
 				}
 				_ = own.Close()
