@@ -19,7 +19,6 @@ package acme
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -123,9 +122,9 @@ func build(m model.ACME, options Options, p pace) *Manager {
 // cannot work are an error: an unreadable CA file, a directory that cannot be
 // made.
 func (m *Manager) Start() error {
-	roots, err := readRoots(m.settings.CAFile)
+	material, err := certificatefile.ReadMaterial(&model.ClientTLS{CA: m.settings.CAFile})
 	if err != nil {
-		return err
+		return fmt.Errorf("acme.ca_file: %w", err)
 	}
 	m.storage, err = m.openStorage()
 	if err != nil {
@@ -133,7 +132,7 @@ func (m *Manager) Start() error {
 	}
 	core := newCore(m.options.Log)
 	zapLog := zap.New(core)
-	m.issuer = newIssuer(m, roots, slog.New(core.handler))
+	m.issuer = newIssuer(m, material.Config(), slog.New(core.handler))
 	var idle *certmagic.Config
 	m.cache = certmagic.NewCache(certmagic.CacheOptions{
 		GetConfigForCert:   func(certmagic.Certificate) (*certmagic.Config, error) { return idle, nil },
@@ -271,18 +270,6 @@ func (m *Manager) storagePlace() string {
 		return m.settings.Store
 	}
 	return m.settings.Storage
-}
-
-// readRoots reads the authorities of a CA file; nil for the system's.
-func readRoots(file string) (*x509.CertPool, error) {
-	if file == "" {
-		return nil, nil
-	}
-	roots, err := certificatefile.ReadAuthorities(file)
-	if err != nil {
-		return nil, fmt.Errorf("acme.ca_file: %w", err)
-	}
-	return roots.CertPool, nil
 }
 
 // canonicalHost is a name as this package compares it.

@@ -34,13 +34,13 @@ type replacesKey struct{}
 
 var errNoChain = errors.New("the directory issued no certificate")
 
-func newIssuer(m *Manager, roots *x509.CertPool, log *slog.Logger) *issuer {
+func newIssuer(m *Manager, trust *tls.Config, log *slog.Logger) *issuer {
 	i := &issuer{
 		directory: m.settings.Directory, email: m.settings.Email, storage: m.storage, log: log,
 		solvers: map[string]acmez.Solver{rfc8555.ChallengeTypeTLSALPN01: &m.pending},
 		transport: &http.Transport{
 			Proxy:                 http.ProxyFromEnvironment,
-			TLSClientConfig:       &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12},
+			TLSClientConfig:       trust,
 			ForceAttemptHTTP2:     true,
 			TLSHandshakeTimeout:   15 * time.Second,
 			ResponseHeaderTimeout: 30 * time.Second,

@@ -53,6 +53,16 @@ func ReadMaterial(m *model.ClientTLS) (*Material, error) {
 	return material, nil
 }
 
+// Config returns a new configuration of a client, the caller's to change: TLS 1.2 at
+// least (RFC 9325 3.1.1), trusting the roots and showing the certificate.
+func (m *Material) Config() *tls.Config {
+	config := &tls.Config{RootCAs: m.Roots, MinVersion: tls.VersionTLS12}
+	if m.Certificate != nil {
+		config.Certificates = []tls.Certificate{*m.Certificate}
+	}
+	return config
+}
+
 // ReadAuthorities reads a file of authorities. Its errors have the path.
 func ReadAuthorities(path string) (*pemfile.Pool, error) {
 	data, err := read(path)

@@ -57,10 +57,8 @@ func clientConfig(m *model.ClientTLS, name string) (*tls.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("TLS of a store: %w", err)
 	}
-	config := &tls.Config{RootCAs: material.Roots, ServerName: name, InsecureSkipVerify: m.Insecure, MinVersion: tls.VersionTLS12} //nolint:gosec // G402: the user's word, which is warned of
-	if material.Certificate != nil {
-		config.Certificates = []tls.Certificate{*material.Certificate}
-	}
+	config := material.Config()
+	config.ServerName, config.InsecureSkipVerify = name, m.Insecure
 	return config, nil
 }
 

@@ -145,15 +145,11 @@ func (e *encryption) config(offer ...string) (*tls.Config, error) {
 	if config := e.configs[key]; config != nil {
 		return config, nil
 	}
-	config := &tls.Config{
-		RootCAs:            m.Roots,
-		ServerName:         e.server,
-		NextProtos:         offer,
-		MinVersion:         tls.VersionTLS12,
-		ClientSessionCache: tls.NewLRUClientSessionCache(sessions),
-		InsecureSkipVerify: e.credentials.settings.Insecure, //nolint:gosec // the user says so in so many words
-	}
-	if m.Certificate != nil {
+	config := m.Config()
+	config.ServerName, config.NextProtos = e.server, offer
+	config.ClientSessionCache = tls.NewLRUClientSessionCache(sessions)
+	config.InsecureSkipVerify = e.credentials.settings.Insecure
+	if m.Certificate != nil { // whichever authorities the server names
 		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return m.Certificate, nil }
 	}
 	e.configs[key] = config
