@@ -28,7 +28,7 @@ func (r *resolver) chain(in *route, built *model.Route) {
 // ordered puts those first that go before all others.
 func ordered(links []link) []link {
 	rank := func(l link) int {
-		if l.Role == model.Outermost {
+		if l.Role.Is(model.Outermost) {
 			return 0
 		}
 		return 1
@@ -41,26 +41,25 @@ func ordered(links []link) []link {
 // other way round, and what would go by who the client is and does not know.
 func (r *resolver) checkOrder(links []link) {
 	var answering *link
-	authenticated := false
+	identified := false
 	for i := range links {
 		l := &links[i]
-		switch l.Role {
-		case model.Plain:
-		case model.Outermost:
+		if l.Role.Is(model.Outermost) {
 			r.checkOutermost(l, links[:i])
-		case model.Answering:
-			answering = l
-		case model.Telling:
-			r.checkTelling(l, authenticated, links[i+1:])
-		case model.Authenticating, model.Certifying, model.Authorizing:
-			if answering != nil {
-				r.misplaced(l, fmt.Sprintf("%s stands behind %s, which may answer before it is asked", l.Kind, answering.Kind), "move it before "+answering.Kind)
-			}
-			if l.Role == model.Authorizing && !authenticated {
-				r.misplaced(l, l.Kind+" would refuse everybody: nothing before it tells who the client is", "put before it what does, as jwt or api_key")
-			}
-			authenticated = authenticated || l.Role.Authenticates()
 		}
+		if l.Role.Is(model.Refusing) && answering != nil {
+			r.misplaced(l, fmt.Sprintf("%s stands behind %s, which may answer before it is asked", l.Kind, answering.Kind), "move it before "+answering.Kind)
+		}
+		if l.Role.Is(model.Identified) && !identified {
+			r.misplaced(l, l.Kind+" would refuse everybody: nothing before it tells who the client is", "put before it what does, as jwt or api_key")
+		}
+		if l.Role.Is(model.Telling) {
+			r.checkTelling(l, identified, links[i+1:])
+		}
+		if l.Role.Is(model.Answering) {
+			answering = l
+		}
+		identified = identified || l.Role.Is(model.Identifying)
 	}
 }
 
@@ -75,7 +74,7 @@ func (r *resolver) checkOutermost(l *link, before []link) {
 // checkCertifying reports what goes by the certificates of clients where no listener of the
 // route asks for any.
 func (r *resolver) checkCertifying(links []link, built *model.Route) {
-	at := slices.IndexFunc(links, func(l link) bool { return l.Role == model.Certifying })
+	at := slices.IndexFunc(links, func(l link) bool { return l.Role.Is(model.Certifying) })
 	unknown := func(name string) bool {
 		_, ok := r.listeners[name]
 		return !ok
@@ -94,10 +93,10 @@ func (r *resolver) checkCertifying(links []link, built *model.Route) {
 
 // checkTelling looks at one that goes by who the client is. Where nobody tells on a
 // route, that may be meant: the same middleware may serve others, where somebody does.
-func (r *resolver) checkTelling(l *link, authenticated bool, behind []link) {
-	later := slices.IndexFunc(behind, func(other link) bool { return other.Role.Authenticates() })
+func (r *resolver) checkTelling(l *link, identified bool, behind []link) {
+	later := slices.IndexFunc(behind, func(other link) bool { return other.Role.Is(model.Identifying) })
 	switch {
-	case authenticated:
+	case identified:
 		r.told[l.place] = true
 	case later >= 0:
 		r.misplaced(l, fmt.Sprintf("%s goes by who the client is, which only %s behind it tells", l.Kind, behind[later].Kind), "move it behind "+behind[later].Kind)

@@ -79,7 +79,7 @@ func TestChainThatCertifies(t *testing.T) {
 		", listeners: [secure]":        false,
 		", listeners: [unknown]":       false,
 	} {
-		for broken, judged := range map[string]bool{"": true, "broken: {address: nowhere}": false, "broken: {addres: nowhere}": false} {
+		for broken, judged := range map[string]bool{"": true, "broken: {address: nowhere}": false, "broken: {at: nowhere}": false} {
 			resolved := config.Resolve([]config.Document{{Name: "a.yaml", Dir: t.TempDir(), Data: []byte(`
 listeners:
   plain: {address: "127.0.0.1:0"}

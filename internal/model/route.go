@@ -131,32 +131,6 @@ type Middleware struct {
 	Position Position
 }
 
-// Role is what a middleware means for others of its chain.
-type Role int
-
-// Authenticates tells whether those of a role tell who the client is, or refuse it.
-func (r Role) Authenticates() bool { return r == Authenticating || r == Certifying }
-
-// The roles.
-const (
-	// Plain ones may stand anywhere.
-	Plain Role = iota
-	// Outermost ones go before all others, wherever they are written: what they answer
-	// is nothing that those may refuse, and what those refuse passes back by them.
-	Outermost
-	// Authenticating ones tell who the client is, or refuse it.
-	Authenticating
-	// Certifying ones authenticate by the certificate that a listener has asked for.
-	Certifying
-	// Authorizing ones refuse by what an authenticating one before them has told.
-	Authorizing
-	// Telling ones refuse nobody for it, but count or tell by who the client is: before
-	// an authenticating one they would do so by nothing.
-	Telling
-	// Answering ones may answer in the place of the destination.
-	Answering
-)
-
 // Param is a path parameter of a request: the text that it took of the
 // canonical path, still percent-encoded.
 type Param struct {

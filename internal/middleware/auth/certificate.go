@@ -57,7 +57,7 @@ type certified struct {
 // unauthenticated.
 func Certificate() pipeline.Kind {
 	return pipeline.NewKind("client_certificate", func() *CertificateOptions { return &CertificateOptions{Name: byCommonName} }, validateCertificate,
-		func(_ *pipeline.Site, c *clientCertificate) pipeline.Middleware { return c.middleware }).As(model.Certifying)
+		func(_ *pipeline.Site, c *clientCertificate) pipeline.Middleware { return c.middleware }).As(model.Authenticating | model.Certifying)
 }
 
 func validateCertificate(o *CertificateOptions, report model.Report) *clientCertificate {

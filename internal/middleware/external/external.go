@@ -115,8 +115,21 @@ type cacheSettings struct {
 func Auth() pipeline.Kind {
 	kind := pipeline.NewKind("external_auth", func() *Options {
 		return &Options{Timeout: config.Duration(time.Second), OnFailure: "deny"}
-	}, validate, build).As(model.Authenticating)
-	return pipeline.Warn(kind, (*settings).warn)
+	}, validate, build)
+	return pipeline.Warn(pipeline.RoleOf(kind, (*settings).role), (*settings).warn)
+}
+
+// role is of one that keeps requests out, and that tells who a client is if a field of its
+// answers does. Where its decisions are remembered by that, others have to tell it.
+func (s *settings) role() model.Role {
+	role := model.Refusing
+	if s.Consumer != "" || s.Groups != "" {
+		role |= model.Identifying
+	}
+	if s.Cache != nil && slices.Contains(s.Cache.Key, part{Source: ofConsumer}) {
+		role |= model.Telling
+	}
+	return role
 }
 
 // warn reports a service that is told credentials over a network without TLS, and one whose

@@ -43,14 +43,16 @@ func (h hasher) sum() (d keyed.Digest) {
 // part is something of a request that decisions depend on.
 type part struct{ Source, Name string }
 
-// ofBody is what the service is told of the body.
-const ofBody = "body"
+const (
+	ofConsumer = "consumer"
+	ofBody     = "body" // what the service is told of it
+)
 
 // parsePart reads one as it is written.
 func parsePart(text string) (part, bool) {
 	source, name, named := strings.Cut(text, ":")
 	switch source {
-	case "method", "host", "path", "query", "client_ip", "route", "consumer", ofBody:
+	case "method", "host", "path", "query", "client_ip", "route", ofConsumer, ofBody:
 		return part{Source: source}, !named
 	case "header", "cookie":
 		return part{source, name}, httpguts.ValidHeaderFieldName(name)
@@ -86,7 +88,7 @@ func (p *part) values(x *pipeline.Exchange) (values []string) {
 		return []string{x.ClientText()}
 	case "route":
 		return []string{x.Route.ID}
-	case "consumer":
+	case ofConsumer:
 		return []string{x.Consumer}
 	case "header":
 		for value := range x.Request.Fields.Values(p.Name) {

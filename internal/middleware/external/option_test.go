@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"sluice/internal/model"
 )
 
 func TestProblems(t *testing.T) {
@@ -43,7 +45,7 @@ func TestProblems(t *testing.T) {
 		`{http: {url: "http://a.test", request_headers: ["*"]}}`:                    "http.request_headers[0] is *, which is no name and stands for none (name each field)",
 		`{http: {url: "http://a.test", response_headers: ["*"]}}`:                   "http.response_headers[0] is *",
 		`{http: {url: "http://a.test", response_headers: [X-Forwarded-For]}}`:       "X-Forwarded-For is set by the gateway, and by no service (use a name of its own)",
-		`{http: {url: "https://a.test", response_headers: [X-Forwarded-User]}}`:   "",
+		`{http: {url: "https://a.test", response_headers: [X-Forwarded-User]}}`:     "",
 		`{http: {url: "http://a.test", response_headers: [x_real_ip]}}`:             "x_real_ip is set by the gateway",
 		`{http: {url: "http://a.test", response_headers: [Transfer_Encoding]}}`:     "Transfer-Encoding belongs to the connection",
 		`{http: {url: "http://a.test"}, consumer_header: X-Request-ID}`:             "X-Request-ID is set by the gateway",
@@ -89,5 +91,31 @@ func TestProblems(t *testing.T) {
 		if want == "" && got != "" || want != "" && !strings.Contains(got, want) {
 			t.Errorf("%s:\n got %s\nwant %s", options, got, want)
 		}
+	}
+}
+
+// TestRole: it refuses, and tells who the client is only where its answers do; decisions
+// that are remembered by the consumer need one.
+func TestRole(t *testing.T) {
+	for options, want := range map[string]model.Role{
+		`{http: {url: "https://a.test"}}`:                                                                model.Refusing,
+		`{http: {url: "https://a.test"}, consumer_header: X-User}`:                                       model.Authenticating,
+		`{grpc: {address: "unix:/a"}, groups_header: X-Groups}`:                                          model.Authenticating,
+		`{grpc: {address: "unix:/a"}, cache: {ttl: 1s, key: [path, consumer]}}`:                          model.Refusing | model.Telling,
+		`{grpc: {address: "unix:/a"}, consumer_header: X-User, cache: {ttl: 1s, key: [path, consumer]}}`: model.Authenticating | model.Telling,
+	} {
+		gateway, problems := resolved(t.TempDir(), options)
+		if gateway == nil || gateway.Routes[0].Chain[0].Role != want {
+			t.Errorf("%s: %v", options, problems)
+		}
+	}
+}
+
+// TestCacheByNobody: with the consumer in the key and nobody who tells it, one decision
+// would stand for all, which is warned of.
+func TestCacheByNobody(t *testing.T) {
+	_, problems := resolved(t.TempDir(), `{grpc: {address: "unix:/a"}, cache: {ttl: 1s, key: [path, consumer]}}`)
+	if len(problems) != 1 || !strings.Contains(problems[0], "warning: external_auth goes by who the client is, and nothing before it tells: all are nobody") {
+		t.Errorf("got %q", problems)
 	}
 }
