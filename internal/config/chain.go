@@ -132,6 +132,7 @@ func (r *resolver) skip(in *route) (kept, skipped []link) {
 		return func(l link) bool { return l.Kind == name || l.Name != "" && l.Name == name }
 	}
 	for i, name := range in.Skip {
+		r.checkSkipped(in.below(item("skip", i)), name)
 		if !slices.ContainsFunc(r.global, named(name)) && !in.broken && !r.incomplete && len(r.global) == r.globalWritten() {
 			r.out.add(in.below(item("skip", i)), fmt.Sprintf("skip names %s, and global has no middleware of that kind or name", short(name)), r.out.hint(name, r.skippable()))
 		}
@@ -144,6 +145,16 @@ func (r *resolver) skip(in *route) (kept, skipped []link) {
 		}
 	}
 	return kept, skipped
+}
+
+// checkSkipped reports a name that would leave out more than is meant: those of a kind, and
+// one of another kind that is named so.
+func (r *resolver) checkSkipped(where place, name string) {
+	ofKind := slices.ContainsFunc(r.global, func(l link) bool { return l.Kind == name })
+	at := slices.IndexFunc(r.global, func(l link) bool { return l.Name == name && l.Kind != name })
+	if ofKind && at >= 0 {
+		r.out.add(where, fmt.Sprintf("skip names %s, which is a kind of middleware and the name of a %s: both would be left out", short(name), r.global[at].Kind), "give the "+r.global[at].Kind+" another name")
+	}
 }
 
 // globalWritten is how many steps global has, sound or not.
