@@ -3,6 +3,7 @@ package login
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"sluice/internal/message"
@@ -71,7 +72,7 @@ func (g *gate) sealed(x *pipeline.Exchange, text string) (sealed string, err err
 // opened is what a session as it is kept comes to.
 func (g *gate) opened(text, sealed string) (*held, error) {
 	m := markOf(text, sealed)
-	if h := g.known.find(m); h != nil {
+	if h := g.known.find(m, sealed); h != nil {
 		return h, nil
 	}
 	s, err := g.keeper.open(text, sealed)
@@ -82,7 +83,11 @@ func (g *gate) opened(text, sealed string) (*held, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &held{session: s, user: user, text: text, sealed: sealed, mark: m}
+	// A text is a part of the request's fields, all of which would stay in memory with it.
+	h := &held{session: s, user: user, text: strings.Clone(text), sealed: sealed, mark: m}
+	if sealed == text {
+		h.sealed = h.text
+	}
 	g.known.remember(h)
 	return h, nil
 }

@@ -147,14 +147,18 @@ func TestKnownIssuer(t *testing.T) {
 		<-p.ended
 		waitUntil(t, "the keys are let go", func() bool { return registry.Idle() == nil })
 	}()
+	answer := sync.OnceFunc(func() { close(proceed) })
+	defer answer()
 	if _, err := p.current(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	p.mu.Lock()
 	p.heard = p.heard.Add(-fresh)
 	p.mu.Unlock()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // nobody needs it
+	defer cancel()
 	for range maxWaiters + 1 {
-		if m, err := p.current(t.Context()); err != nil || m == nil {
+		if m, err := p.current(ctx); err != nil || m == nil {
 			t.Fatal(err)
 		}
 	}
@@ -179,7 +183,7 @@ func TestKnownIssuer(t *testing.T) {
 	if _, err := p.current(t.Context()); !errors.Is(err, errAway) {
 		t.Errorf("one more is told %v", err)
 	}
-	close(proceed)
+	answer()
 	waiting.Wait()
 	if n := asked.Load(); n != 2 {
 		t.Errorf("it is asked %d times", n)
