@@ -139,7 +139,9 @@ func (f Fields) Cookie(name string) (string, bool) {
 	return "", false
 }
 
-// Cookies yields the value of every cookie with a name, in order.
+// Cookies yields the value of every cookie with a name, in order. White space around a
+// value does not count (RFC 6265 5.2), nor does it for most endpoints: a client cannot make
+// many values of one.
 func (f Fields) Cookies(name string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for i := range f {
@@ -148,7 +150,7 @@ func (f Fields) Cookies(name string) iter.Seq[string] {
 			}
 			for pair := range strings.SplitSeq(f[i].Value, ";") {
 				key, value, ok := strings.Cut(strings.Trim(pair, " \t"), "=")
-				if ok && key == name && !yield(unquote(value)) {
+				if ok && key == name && !yield(unquote(strings.TrimLeft(value, " \t"))) {
 					return
 				}
 			}

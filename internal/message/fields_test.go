@@ -141,9 +141,9 @@ func TestFieldsList(t *testing.T) {
 }
 
 func TestFieldsCookie(t *testing.T) {
-	f := fields("Cookie: a=1; b=2;c=3 ; empty=; bare; q=\"x y\"; half=\"x; eq=a=b", "X: d=4", "cookie: d=5; a=6")
+	f := fields("Cookie: a=1; b=2;c=3 ; empty=; bare; q=\"x y\"; half=\"x; eq=a=b; wide= \t7 ; far= \"8\"", "X: d=4", "cookie: d=5; a=6")
 	for name, want := range map[string]string{
-		"a": "1", "b": "2", "c": "3", "empty": "", "bare": "none", "q": "x y", "half": `"x`, "eq": "a=b", "d": "5", "A": "none", "": "none",
+		"a": "1", "b": "2", "c": "3", "empty": "", "bare": "none", "q": "x y", "half": `"x`, "eq": "a=b", "wide": "7", "far": "8", "d": "5", "A": "none", "": "none",
 	} {
 		got, ok := f.Cookie(name)
 		if !ok {
