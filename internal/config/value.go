@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -168,15 +169,45 @@ func (v *Rate) set(s scalar) *fault {
 	per, ok := map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour}[unit]
 	switch {
 	case err != nil || !ok:
-		if count, err := strconv.ParseInt(s.s, 10, 64); err == nil && count > 0 {
-			return unwanted("say in which time: " + s.written + "/s")
-		}
-		return unwanted("")
+		return unwanted(rateHint(s))
 	case count <= 0:
 		return faulty("must be more than 0", "")
 	}
 	*v = Rate{count, per}
 	return nil
+}
+
+// rateHint says how a text that is no rate becomes one, if it does.
+func rateHint(s scalar) string {
+	number, unit, found := strings.Cut(s.s, "/")
+	number, unit = strings.TrimSpace(number), strings.ToLower(strings.TrimSpace(unit))
+	count, err := strconv.ParseFloat(number, 64)
+	switch {
+	case err != nil || !floatForm.MatchString(number) || count <= 0:
+		return ""
+	case !found && count == math.Trunc(count):
+		return "say in which time: " + s.written + "/s"
+	case !found:
+		return ""
+	}
+	if len(unit) > len("ms") {
+		unit = strings.TrimSuffix(unit, "s")
+	}
+	for i, names := range [][]string{{"s", "sec", "second"}, {"m", "min", "minute"}, {"h", "hr", "hour"}} {
+		if !slices.Contains(names, unit) {
+			continue
+		}
+		for ; i < 3; i++ { // of a fraction the first time in which it is whole
+			if count == math.Trunc(count) && count < 1<<53 {
+				return fmt.Sprintf("write %.0f/%c", count, "smh"[i])
+			}
+			count *= 60
+		}
+	}
+	if unit == "d" || unit == "day" {
+		return "the longest time is an hour"
+	}
+	return ""
 }
 
 // String is the rate as one writes it.

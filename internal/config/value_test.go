@@ -97,6 +97,21 @@ func TestBadValues(t *testing.T) {
 	}
 }
 
+// TestRateHints says how what is meant as a rate is written, where that is plain.
+func TestRateHints(t *testing.T) {
+	for rate, want := range map[string]string{
+		"100": "say in which time: 100/s", "0.5": "", "x": "", "x/s": "", "-1/m": "", ".inf/s": "", "1e300/s": "",
+		"0.5/s": "write 30/m", "0.01/s": "write 36/h", "1.5/h": "", "2.5/m": "write 150/h", "1e3/s": "write 1000/s",
+		"10/min": "write 10/m", "10/Minutes": "write 10/m", "10/sec": "write 10/s", "10/hours": "write 10/h", "10/hr": "write 10/h", "1 / s": "write 1/s",
+		"1/ms": "", "10/10s": "", "24/d": "the longest time is an hour", "5/days": "the longest time is an hour",
+	} {
+		_, problems := decode("{rate: " + rate + "}")
+		if len(problems) != 1 || problems[0].Hint != want {
+			t.Errorf("%s: %v, want the hint %q", rate, problems, want)
+		}
+	}
+}
+
 func TestStructures(t *testing.T) {
 	got, problems := decode("{flag: false, names: [a, b, a], one: b, inner: {}, many: [{level: 1}, {}], mapped: {z: [1, 2], a: []}, deep: {x: {y: {}, b: {level: 2}}}}")
 	if got == nil {
