@@ -47,7 +47,7 @@ func TestPrefixOfConcurrency(t *testing.T) {
 		if err := h.Serve(c.x); (err == nil) != c.passes {
 			t.Errorf("%s: %v", c.x.ClientText(), err)
 		}
-		defer c.x.End()
+		t.Cleanup(c.x.End)
 	}
 }
 
