@@ -124,12 +124,7 @@ func TestHandOversLoseNothing(t *testing.T) {
 	if strings.Contains(old.log(), "were cut") {
 		t.Error("something was cut")
 	}
-	if err := serving.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	if state, err := serving.Wait(); err != nil || state.ExitCode() != 0 {
-		t.Errorf("the last process ended with %v, %v", state, err)
-	}
+	ends(t, serving, syscall.SIGTERM)
 }
 
 // TestSignalsWhileYielding: after a hand-over the new process alone takes
@@ -174,12 +169,7 @@ func TestSignalsWhileYielding(t *testing.T) {
 	if _, err := in.ReadByte(); !errors.Is(err, io.EOF) {
 		t.Errorf("the idle connection ended with %v", err)
 	}
-	if err := fresh.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	if state, err := fresh.Wait(); err != nil || state.ExitCode() != 0 {
-		t.Errorf("the new process ended with %v, %v", state, err)
-	}
+	ends(t, fresh, syscall.SIGTERM)
 }
 
 // TestSocketFilesAfterAHandOverThatFailed: they are there while the gateway

@@ -23,6 +23,17 @@ import (
 
 var takenOver = regexp.MustCompile(`msg="a new process has taken over" pid=(\d+)`)
 
+// ends signals a process that was handed the sockets, which must end well.
+func ends(t *testing.T, fresh *os.Process, signal syscall.Signal) {
+	t.Helper()
+	if err := fresh.Signal(signal); err != nil {
+		t.Fatal(err)
+	}
+	if state, err := fresh.Wait(); err != nil || state.ExitCode() != 0 {
+		t.Errorf("the process ended with %v, %v", state, err)
+	}
+}
+
 // handOver hands the sockets over, and returns the new process; it ends with
 // the test.
 func handOver(t *testing.T, old *process) *os.Process {
@@ -205,12 +216,7 @@ routes:
 	}
 
 	// The new process is a gateway as any other: it drains, and takes its file away.
-	if err := fresh.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	if state, err := fresh.Wait(); err != nil || state.ExitCode() != 0 {
-		t.Errorf("the new process ended with %v, %v", state, err)
-	}
+	ends(t, fresh, syscall.SIGTERM)
 	if _, err := os.Lstat(socket); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the Unix socket is left behind: %v", err)
 	}
@@ -267,12 +273,7 @@ func TestHandOverThatFails(t *testing.T) {
 	if status, body := gatewaytest.Fetch(t, client, "http://"+addresses["web"]+"/ping"); status != 200 || body != "pong" {
 		t.Errorf("the new process answers %d %q", status, body)
 	}
-	if err := fresh.Signal(syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
-	if state, err := fresh.Wait(); err != nil || state.ExitCode() != 0 {
-		t.Errorf("the new process ended with %v, %v", state, err)
-	}
+	ends(t, fresh, syscall.SIGINT)
 }
 
 // TestEndAfterAHandOverThatFailed shows that nothing is left of a try: the

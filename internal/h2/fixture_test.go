@@ -18,6 +18,7 @@ import (
 	"golang.org/x/net/http2/hpack"
 
 	"sluice/internal/h2"
+	"sluice/internal/waittest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -77,13 +78,7 @@ func (s *served) each() []*h2.Conn {
 // end waits for a connection's end.
 func (s *served) end(t *testing.T) error {
 	t.Helper()
-	select {
-	case err := <-s.ends:
-		return err
-	case <-time.After(patience):
-		t.Fatal("the connection does not end")
-		return nil
-	}
+	return waittest.Receive(t, "the connection ends", s.ends)
 }
 
 // raw is a client that writes frames.

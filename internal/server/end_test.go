@@ -114,10 +114,10 @@ func (q *queue) SetDeadline(t time.Time) error {
 	return q.TCPListener.SetDeadline(t)
 }
 
-// TestReleaseServesWhoWaits: who has connected, and asked, gets an answer though
-// nobody had accepted the connection yet.
-func TestReleaseServesWhoWaits(t *testing.T) {
-	options := server.Options{Listen: func(network, address string) (net.Listener, error) {
+// wrapped listens behind a listener that is made for one of the system's.
+func wrapped(t *testing.T, wrap func(*net.TCPListener) net.Listener) func(network, address string) (net.Listener, error) {
+	t.Helper()
+	return func(network, address string) (net.Listener, error) {
 		l, err := net.Listen(network, address)
 		if err != nil {
 			return nil, err
@@ -126,8 +126,16 @@ func TestReleaseServesWhoWaits(t *testing.T) {
 		if !ok {
 			t.Fatalf("a %T", l)
 		}
-		return &queue{TCPListener: tcp, end: make(chan struct{})}, nil
-	}}
+		return wrap(tcp), nil
+	}
+}
+
+// TestReleaseServesWhoWaits: who has connected, and asked, gets an answer though
+// nobody had accepted the connection yet.
+func TestReleaseServesWhoWaits(t *testing.T) {
+	options := server.Options{Listen: wrapped(t, func(tcp *net.TCPListener) net.Listener {
+		return &queue{TCPListener: tcp, end: make(chan struct{})}
+	})}
 	if engine {
 		driver := newStaged(t)
 		driver.queued = true
@@ -190,17 +198,9 @@ func (l sleepyListener) Accept() (net.Conn, error) {
 func TestReleaseSparesWhoHasAsked(t *testing.T) {
 	ofAdapter(t, "the engine has a test of its own")
 	gate := new(sync.RWMutex)
-	f := startWith(t, server.Options{Listen: func(network, address string) (net.Listener, error) {
-		l, err := net.Listen(network, address)
-		if err != nil {
-			return nil, err
-		}
-		tcp, ok := l.(*net.TCPListener)
-		if !ok {
-			t.Fatalf("a %T", l)
-		}
-		return sleepyListener{tcp, gate}, nil
-	}}, text("ok"))
+	f := startWith(t, server.Options{Listen: wrapped(t, func(tcp *net.TCPListener) net.Listener {
+		return sleepyListener{tcp, gate}
+	})}, text("ok"))
 	c := f.dial()
 	c.send(get("/")).answer("GET")
 	f.next(t)

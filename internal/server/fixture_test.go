@@ -20,6 +20,7 @@ import (
 	"sluice/internal/model"
 	"sluice/internal/pipeline"
 	"sluice/internal/server"
+	"sluice/internal/waittest"
 )
 
 // patience is how long a test waits for what must come. It is reached only by
@@ -57,13 +58,7 @@ func (s *service) Done(x *pipeline.Exchange) {
 // next waits for the end of an exchange.
 func (s *service) next(t *testing.T) *pipeline.Exchange {
 	t.Helper()
-	select {
-	case x := <-s.ended:
-		return x
-	case <-time.After(patience):
-		t.Fatal("no exchange ended")
-		return nil
-	}
+	return waittest.Receive(t, "an exchange ends", s.ended)
 }
 
 // verify checks that every exchange was done once.
