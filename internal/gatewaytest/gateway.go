@@ -16,6 +16,7 @@ import (
 	"sluice/internal/logtest"
 	"sluice/internal/pipeline"
 	"sluice/internal/provider/file"
+	"sluice/internal/waittest"
 )
 
 // Patience bounds every wait for a condition; a machine under load is slow.
@@ -185,14 +186,8 @@ func (g *Gateway) Dial(listener string) net.Conn {
 	return conn
 }
 
-// WaitFor polls until a condition holds, and fails the test if it never does.
+// WaitFor is waittest.Until.
 func WaitFor(t testing.TB, what string, condition func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(Patience)
-	for !condition() {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain until %s", what)
-		}
-		<-time.After(5 * time.Millisecond)
-	}
+	waittest.Until(t, what, condition)
 }

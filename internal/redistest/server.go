@@ -13,13 +13,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
-)
 
-// Patience bounds every wait for a condition; a machine under load is slow.
-const Patience = 60 * time.Second
+	"sluice/internal/waittest"
+)
 
 // Server is a redis-server, until its test ends.
 type Server struct {
@@ -164,14 +162,10 @@ func (s *Server) Must(words ...any) any {
 	return answer
 }
 
-// Until polls until a condition holds, and fails the test if it never does.
+// Until is waittest.Until.
 func Until(t testing.TB, what string, condition func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(Patience); !condition(); <-time.After(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain until %s", what)
-		}
-	}
+	waittest.Until(t, what, condition)
 }
 
 // FreeAddress is an address of this machine that nobody listens on.
