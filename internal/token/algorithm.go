@@ -2,17 +2,15 @@ package token
 
 import (
 	"bytes"
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rsa"
-	"encoding/asn1"
 	"errors"
-	"math/big"
 	"slices"
 
 	"github.com/emmansun/gmsm/sm2"
-	"github.com/go-jose/go-jose/v4"
 )
 
 // SM2 is the algorithm of GM/T 0003: SM2 signatures over SM3, by the identity
@@ -46,7 +44,7 @@ const (
 type algorithm struct {
 	name   string
 	family family
-	bytes  int // of a secret, at least: those of the hash (RFC 7518 3.2)
+	hash   crypto.Hash // 0: the algorithm has its own
 	// means is the algorithm that this is a second name of; empty: it is a first one.
 	means string
 }
@@ -56,18 +54,18 @@ func (a *algorithm) is(name string) bool { return name == a.name || name == a.me
 
 // algorithms are all that there are. none is not among them.
 var algorithms = []algorithm{
-	{"HS256", familySecret, 32, ""},
-	{"HS384", familySecret, 48, ""},
-	{"HS512", familySecret, 64, ""},
-	{"RS256", familyRSA, 0, ""},
-	{"RS384", familyRSA, 0, ""},
-	{"RS512", familyRSA, 0, ""},
-	{"PS256", familyRSA, 0, ""},
-	{"PS384", familyRSA, 0, ""},
-	{"PS512", familyRSA, 0, ""},
-	{"ES256", familyP256, 0, ""},
-	{"ES384", familyP384, 0, ""},
-	{"ES512", familyP521, 0, ""},
+	{"HS256", familySecret, crypto.SHA256, ""},
+	{"HS384", familySecret, crypto.SHA384, ""},
+	{"HS512", familySecret, crypto.SHA512, ""},
+	{"RS256", familyRSA, crypto.SHA256, ""},
+	{"RS384", familyRSA, crypto.SHA384, ""},
+	{"RS512", familyRSA, crypto.SHA512, ""},
+	{"PS256", familyRSA, crypto.SHA256, ""},
+	{"PS384", familyRSA, crypto.SHA384, ""},
+	{"PS512", familyRSA, crypto.SHA512, ""},
+	{"ES256", familyP256, crypto.SHA256, ""},
+	{"ES384", familyP384, crypto.SHA384, ""},
+	{"ES512", familyP521, crypto.SHA512, ""},
 	{EdDSA, familyEd25519, 0, ""},
 	{Ed25519, familyEd25519, 0, EdDSA},
 	{SM2, familySM2, 0, ""},
@@ -118,7 +116,7 @@ func familyOf(material any) (family, error) {
 		switch {
 		case bytes.Contains(key, []byte(pemBegin)):
 			return 0, ErrPEM
-		case len(key) < algorithms[0].bytes:
+		case len(key) < algorithms[0].hash.Size():
 			return 0, errSecret
 		}
 		return familySecret, nil
@@ -142,48 +140,4 @@ func familyOf(material any) (family, error) {
 		}
 	}
 	return 0, errKeyKind
-}
-
-// josed is every algorithm as go-jose calls it.
-var josed = func() (list []jose.SignatureAlgorithm) {
-	for _, a := range algorithms {
-		list = append(list, jose.SignatureAlgorithm(a.name))
-	}
-	return list
-}()
-
-// sm2Verifier checks signatures of SM2 for go-jose, which does not know it.
-type sm2Verifier struct{ key *ecdsa.PublicKey }
-
-var errSM2 = errors.New("the signature is not that of SM2")
-
-// VerifyPayload is jose.OpaqueVerifier's.
-func (v sm2Verifier) VerifyPayload(payload, signature []byte, _ jose.SignatureAlgorithm) error {
-	const half = 32
-	if len(signature) != 2*half {
-		return errSM2
-	}
-	encoded, err := asn1.Marshal(struct{ R, S *big.Int }{new(big.Int).SetBytes(signature[:half]), new(big.Int).SetBytes(signature[half:])})
-	if err != nil || !sm2.VerifyASN1WithSM2(v.key, nil, payload, encoded) {
-		return errSM2
-	}
-	return nil
-}
-
-// ed25519Verifier checks signatures of Ed25519 by the name that go-jose does not know.
-type ed25519Verifier struct{ key ed25519.PublicKey }
-
-var errEd25519 = errors.New("the signature is not that of Ed25519")
-
-// VerifyPayload is jose.OpaqueVerifier's.
-func (v ed25519Verifier) VerifyPayload(payload, signature []byte, _ jose.SignatureAlgorithm) error {
-	if !ed25519.Verify(v.key, payload, signature) {
-		return errEd25519
-	}
-	return nil
-}
-
-func (k *Key) sm2() (*ecdsa.PublicKey, bool) {
-	public, ok := k.material.(*ecdsa.PublicKey)
-	return public, ok && k.family == familySM2
 }

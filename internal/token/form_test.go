@@ -133,3 +133,18 @@ func TestEmbeddedKeys(t *testing.T) {
 		}
 	}
 }
+
+// TestHeadersThatSayOfKeys: what a good token says of keys is not looked at, and makes it
+// no worse.
+func TestHeadersThatSayOfKeys(t *testing.T) {
+	k := keys()
+	v := verifier(nil, key(t, "", "", &k.rsa.PublicKey))
+	for _, header := range []string{
+		`"x5c":["MIIB"]`, `"x5c":["%"]`, `"x5c":7`, `"jwk":{"kty":"EC","crv":"SM2"}`, `"jwk":{"kty":"oct","k":"AyM1SysPpbyDfgZld3umj1qzKObwVMkoqQ"}`, `"jwk":1`,
+		`"nonce":1`, `"jku":1`, `"x5u":":"`, `"x5t":"!","x5t#S256":0`,
+	} {
+		if err := v.check(sign(t, "RS256", k.rsa, `{"alg":"RS256",`+header+`}`, claims)); err != nil {
+			t.Errorf("%s: %v", header, err)
+		}
+	}
+}

@@ -63,7 +63,7 @@ func (k *Key) fits(a algorithm) bool {
 		return false
 	}
 	secret, ok := k.material.([]byte)
-	return !ok || len(secret) >= a.bytes
+	return !ok || len(secret) >= a.hash.Size() // RFC 7518 3.2
 }
 
 // Set is the keys of an issuer. It is not changed; other keys are another set.

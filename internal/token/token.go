@@ -1,6 +1,7 @@
 // Package token reads JSON Web Tokens (RFC 7519) in the compact form of JWS (RFC 7515)
 // and tells whether they are good: their form, their signature, what they claim. It does
-// no I/O: keys come in as sets, and it is told the time. Signatures are go-jose's work.
+// no I/O: keys come in as sets, and it is told the time. Signatures are the standard
+// library's work and gmsm's, keys that are JSON go-jose's.
 //
 // It is stricter than the RFCs where those leave a choice, as RFC 8725 asks for: one
 // spelling of each part, JSON without duplicate members, exp in every token, algorithms
@@ -58,10 +59,11 @@ type header struct {
 
 // parsed is a token whose form is right, and nothing else is known.
 type parsed struct {
-	text    string
-	header  header
-	payload []byte         // the JSON of its claims
-	claims  map[string]any // nil: they were not read
+	header    header
+	payload   []byte         // the JSON of its claims
+	claims    map[string]any // nil: they were not read
+	input     string         // what is signed: all before the last dot
+	signature []byte
 }
 
 // To read JSON costs by its values, of which a few KiB may have thousands. A header never
@@ -93,15 +95,15 @@ func parse(text string, most int) (*parsed, error) {
 		return nil, ErrTooLarge
 	}
 	head, rest, _ := strings.Cut(text, ".")
-	payload, signature, three := strings.Cut(rest, ".")
-	if !three || head == "" || payload == "" || signature == "" || strings.Contains(signature, ".") {
+	payload, last, three := strings.Cut(rest, ".")
+	if !three || head == "" || payload == "" || last == "" || strings.Contains(last, ".") {
 		return nil, ErrMalformed
 	}
-	if _, err := decodePart(signature); err != nil {
+	signature, err := decodePart(last)
+	if err != nil {
 		return nil, err
 	}
-	p := &parsed{text: text}
-	var err error
+	p := &parsed{input: text[:len(head)+len(".")+len(payload)], signature: signature}
 	if p.header, err = headerOf(head); err != nil {
 		return nil, fmt.Errorf("header: %w", err)
 	}
