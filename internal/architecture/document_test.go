@@ -1,6 +1,7 @@
 package architecture
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -19,6 +20,30 @@ func TestDependencies(t *testing.T) {
 		}
 	}
 	sameNames(t, "docs/dependencies.md", names("(?m)^\\| `([^`]+)` \\|", text(t, "../../docs/dependencies.md")), wanted)
+}
+
+// TestLayers holds docs/architecture.md to the table of packages. Those of tests have no
+// row, and the kinds of middleware one together.
+func TestLayers(t *testing.T) {
+	document := text(t, "../../docs/architecture.md")
+	wanted, told := map[string]bool{}, map[string]bool{}
+	for path, p := range table {
+		name := strings.TrimPrefix(path, "internal/")
+		switch {
+		case p.test:
+			if !strings.Contains(document, "`"+name+"`") {
+				t.Errorf("docs/architecture.md does not name %s", name)
+			}
+		case !strings.HasPrefix(name, "middleware/"):
+			wanted[fmt.Sprintf("%d %s", p.layer, name)] = true
+		}
+	}
+	for _, row := range regexp.MustCompile(`(?m)^\| (\d) \| ([^|]*) \|`).FindAllStringSubmatch(document, -1) {
+		for name := range names("`([^`…]+)`", row[2]) {
+			told[row[1]+" "+name] = true
+		}
+	}
+	sameNames(t, "docs/architecture.md", told, wanted)
 }
 
 // TestErrors holds docs/errors.md to the words of package pipeline, with their

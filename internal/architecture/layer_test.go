@@ -20,14 +20,15 @@ type place struct {
 // lower layer, and nothing beside or above it. Each has one responsibility;
 // docs/architecture.md tells it.
 var table = map[string]place{
-	"internal/message":    {layer: 0},
-	"internal/resilience": {layer: 0},
-	"internal/lease":      {layer: 0},
-	"internal/model":      {layer: 0},
-	"internal/canonical":  {layer: 0},
-	"internal/pemfile":    {layer: 0},
-	"internal/rpc":        {layer: 0},
-	"internal/keyed":      {layer: 0},
+	"internal/message":     {layer: 0},
+	"internal/resilience":  {layer: 0},
+	"internal/lease":       {layer: 0},
+	"internal/model":       {layer: 0},
+	"internal/canonical":   {layer: 0},
+	"internal/pemfile":     {layer: 0},
+	"internal/rpc":         {layer: 0},
+	"internal/keyed":       {layer: 0},
+	"internal/regularfile": {layer: 0},
 
 	"internal/wire":        {layer: 1},
 	"internal/netloop":     {layer: 1},
@@ -39,9 +40,8 @@ var table = map[string]place{
 	"internal/certificate": {layer: 1},
 	"internal/discovery":   {layer: 1},
 	"internal/token":       {layer: 1},
-	"internal/store":       {layer: 2},
-	"internal/regularfile": {layer: 0},
 
+	"internal/store":         {layer: 2},
 	"internal/acme":          {layer: 2},
 	"internal/keyset":        {layer: 2},
 	"internal/ratelimit":     {layer: 2, over: "internal/store"},
