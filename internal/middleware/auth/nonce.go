@@ -105,6 +105,7 @@ func (n *ownNonces) use(nonce string, now time.Time, life time.Duration, most in
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.longest = max(n.longest, life)
+	life = n.longest // what it was asked for before it lingered, too
 	switch age := now.Sub(n.began); {
 	case age >= 2*life:
 		n.young, n.old, n.began = map[used]struct{}{}, nil, now

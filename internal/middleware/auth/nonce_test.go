@@ -132,6 +132,22 @@ func TestNoncesOverARollback(t *testing.T) {
 	})
 }
 
+// TestNoncesOfAShorterLife: a place that asks for less does not have forgotten what another
+// one may see again.
+func TestNoncesOfAShorterLife(t *testing.T) {
+	n := &ownNonces{}
+	for _, use := range []struct {
+		nonce string
+		after time.Duration
+		life  time.Duration
+		fresh bool
+	}{{"a", 0, time.Hour, true}, {"b", 10 * time.Minute, time.Minute, true}, {"a", 50 * time.Minute, time.Minute, false}, {"a", 3 * time.Hour, time.Minute, true}} {
+		if fresh, err := n.use(use.nonce, signedAt.Add(use.after), use.life, 10); fresh != use.fresh || err != nil {
+			t.Errorf("%+v: %v, %v", use, fresh, err)
+		}
+	}
+}
+
 // TestNoncesAreBounded: where there is no room nobody passes, until there is.
 func TestNoncesAreBounded(t *testing.T) {
 	b := newBed(t, HMAC(), fmt.Sprintf(hmacOptions, ", nonce: {max: 2}, clock_skew: 10s"))
