@@ -44,10 +44,13 @@ type fleet struct {
 	// down says that there is nobody to ask: the one server has failed, or a cluster
 	// tells of none.
 	down        atomic.Bool
-	mu          sync.Mutex                        // of changes of what has failed
-	failed      atomic.Pointer[map[string]string] // servers that have failed, by Shard, with a key of theirs
-	outage      chan struct{}                     // has room for one: a server has failed
+	mu          sync.Mutex                         // of changes of what has failed
+	failed      atomic.Pointer[map[string]failure] // servers that have failed, by Shard
+	outage      chan struct{}                      // has room for one: a server has failed
+	contacts    sync.Map                           // of *contact, by Shard
 	instances   atomic.Int64
+	counted     bool      // this instance has been, by run alone
+	forgotten   time.Time // when the store did not know it any more, by run alone
 	countScript *redis.Script
 	toldOfKey   atomic.Int64 // when, in nanoseconds of Unix
 	released    atomic.Bool  // the store is about to be closed: nobody is asked any more
@@ -55,6 +58,12 @@ type fleet struct {
 	last   bool // set before cancel: nothing else of this instance is in a store
 	cancel context.CancelFunc
 	done   chan struct{}
+}
+
+// failure is what a server has failed with: a script for a key.
+type failure struct {
+	key    string
+	script *redis.Script
 }
 
 func acquireFleet(set *lease.Set, m *model.Store, log *slog.Logger) *fleet {
@@ -65,7 +74,7 @@ func acquireFleet(set *lease.Set, m *model.Store, log *slog.Logger) *fleet {
 			outage: make(chan struct{}, 1), countScript: redis.NewScript(instancesText), done: make(chan struct{}),
 		}
 		f.instances.Store(1)
-		f.failed.Store(&map[string]string{})
+		f.failed.Store(&map[string]failure{})
 		return f
 	})
 }
@@ -116,8 +125,7 @@ func (f *fleet) run(ctx context.Context) {
 const fleetKey = "sluice:{instances}"
 
 // count says that this instance is alive and takes how many are. It tells whether the
-// server that keeps them is well; one that has failed is back once it can serve
-// requests.
+// server that keeps them is well.
 func (f *fleet) count(ctx context.Context) {
 	bound, by := time.Second, redis.Scripter(f.store.Redis)
 	if !f.answers() {
@@ -125,73 +133,105 @@ func (f *fleet) count(ctx context.Context) {
 	}
 	within, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
-	n, err := f.call(within, by, f.countScript, fleetKey, 1, f.self.id, heartbeatLife.Milliseconds())
+	c := f.beat(fleetKey, by)
+	n, err := f.wait(within, c)
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:
-		server, fault := f.store.Shard(within, fleetKey)
-		if fault != nil {
-			server, err = "", fault
-		}
-		f.fail(server, fleetKey, err)
+		f.fail(c, err)
 	default:
-		f.instances.Store(max(1, n[0]))
-		f.heal("")
+		f.contact(c.where()).answered()
+		f.instances.Store(f.living(n[0], n[1] == 1))
+		with, failed := (*f.failed.Load())[""]
+		switch {
+		case failed && with.script != f.countScript:
+			f.lookAt(ctx, "", with)
+		case failed:
+			f.heal("")
+		}
 	}
 }
 
-// probe asks the servers of a cluster that have failed whether they are back, each for
-// a key that it has failed with: that another server is well says nothing of it. By
-// then another one may have the key, as a replica that took over.
+// beat is a call that says that this instance is alive.
+func (f *fleet) beat(key string, by redis.Scripter) *call {
+	return &call{
+		script: f.countScript, by: by, key: key, numbers: 2, anyway: true,
+		args: []any{f.self.id}, last: heartbeatLife.Milliseconds(),
+	}
+}
+
+// living is how many instances there are when the store tells of n, and whether it knew of
+// this one. A store that has lost what it knew hears of all again within a heartbeat: until
+// they are dead by its word they are believed to live, so that nobody takes the shares of
+// others.
+func (f *fleet) living(n int64, known bool) int64 {
+	if f.counted && !known {
+		f.forgotten = time.Now()
+	}
+	f.counted = true
+	if !f.forgotten.IsZero() && time.Since(f.forgotten) < heartbeatLife {
+		n = max(n, f.instances.Load())
+	}
+	return max(1, n)
+}
+
+// probe asks the servers of a cluster that have failed whether they are back: that another
+// server is well says nothing of it. By then another one may have the key, as a replica that
+// took over.
 func (f *fleet) probe(ctx context.Context) {
 	failed := *f.failed.Load()
 	if len(failed) > 0 {
 		f.store.Refresh(ctx)
 	}
-	for server, key := range failed {
+	for server, with := range failed {
 		if server != "" {
-			f.ask(ctx, server, key)
+			f.lookAt(ctx, server, with)
 		}
 	}
 }
 
-func (f *fleet) ask(ctx context.Context, server, key string) {
+// lookAt asks a server that has failed with a script for a key whether it is back: whether
+// it runs that script.
+func (f *fleet) lookAt(ctx context.Context, server string, with failure) {
 	within, cancel := context.WithTimeout(ctx, decisionTimeout)
 	defer cancel()
-	_, err := f.call(within, f.store.Once, f.countScript, key+":probe", 1, f.self.id, heartbeatLife.Milliseconds())
-	now, unknown := f.store.Shard(within, key)
+	c := f.beat(with.key+":probe", nil)
+	if with.script != f.countScript {
+		c.script, c.numbers = with.script, decisionNumbers
+		c.args, c.last = []any{1_000_000, time.Second.Microseconds(), 1_000_000}, 1
+	}
+	_, err := f.wait(within, c)
+	now, unknown := f.store.Shard(within, with.key)
 	switch {
 	case ctx.Err() != nil:
 	case err == nil:
 		f.heal(server)
 	case unknown == nil && now != server:
-		f.replace(server, now, key)
+		f.replace(server, now, with)
 	}
-}
-
-// server is the one that has a key. False: it is known not to answer, or cannot be
-// told, and the store has failed.
-func (f *fleet) server(ctx context.Context, key string) (server string, ok bool) {
-	if f.down.Load() {
-		return "", false
-	}
-	server, err := f.store.Shard(ctx, key)
-	if err != nil {
-		f.fail("", key, err)
-		return "", false
-	}
-	_, failed := (*f.failed.Load())[server]
-	return server, !failed
 }
 
 // answers tells whether all servers do, as far as is known.
 func (f *fleet) answers() bool { return len(*f.failed.Load()) == 0 }
 
-// fail notes that a server cannot be used for a key. It is told once for each outage. None
+// fail notes that a server cannot be used for a call. It is told once for each outage. None
 // are that a store which was released does not answer, that too many ask at once for all
 // to have a connection, and what is about the key alone.
-func (f *fleet) fail(server, key string, err error) {
-	if f.released.Load() || errors.Is(err, redis.ErrPoolTimeout) || ofKey(err) || !f.replace(server, server, key) {
+func (f *fleet) fail(c *call, err error) {
+	server, with := c.where(), failure{c.key, c.script}
+	if f.released.Load() || errors.Is(err, redis.ErrPoolTimeout) || ofKey(err) {
+		return
+	}
+	if c.aside {
+		if said(err) {
+			if f.tellsOfKey() {
+				f.told(server).Warn("the store of rate limits does not take back what is not used", "key", c.key, "error", err)
+			}
+			return
+		}
+		with.script = f.countScript
+	}
+	if !f.replace(server, server, with) {
 		return
 	}
 	f.told(server).Warn("the store of rate limits cannot be used: limits do as on_store_failure says", "error", err)
@@ -218,7 +258,7 @@ func (f *fleet) heal(server string) {
 
 // replace notes that a server has failed in place of another, which may be itself.
 // False: that was known.
-func (f *fleet) replace(before, server, key string) bool {
+func (f *fleet) replace(before, server string, with failure) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if _, known := (*f.failed.Load())[server]; known && before == server {
@@ -226,13 +266,13 @@ func (f *fleet) replace(before, server, key string) bool {
 	}
 	changed := maps.Clone(*f.failed.Load())
 	delete(changed, before)
-	changed[server] = key
+	changed[server] = with
 	f.set(changed)
 	return true
 }
 
 // set takes what has failed, a map that nobody changes any more; mu is held.
-func (f *fleet) set(failed map[string]string) {
+func (f *fleet) set(failed map[string]failure) {
 	f.failed.Store(&failed)
 	_, down := failed[""]
 	f.down.Store(down)

@@ -28,18 +28,20 @@ func (l *leases) fetchPortions(ctx context.Context) {
 	}
 }
 
-// next is a holding whose portion is to be fetched, or nil.
+// next is a holding whose portion the caller has to fetch, or nil.
 func (l *leases) next() *holding {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.asked) == 0 {
-		return nil
+	for len(l.asked) > 0 {
+		p := l.asked[0]
+		if l.asked = l.asked[1:]; len(l.asked) == 0 {
+			l.asked = nil // so that it does not keep what was there
+		}
+		if p.fetch.CompareAndSwap(fetchDue, fetchRuns) { // else a request does it
+			return p
+		}
 	}
-	p := l.asked[0]
-	if l.asked = l.asked[1:]; len(l.asked) == 0 {
-		l.asked = nil // so that it does not keep what was there
-	}
-	return p
+	return nil
 }
 
 // fetch fetches the next portion of a holding, for all who wait for it.
@@ -53,21 +55,21 @@ func (l *leases) fetch(ctx context.Context, p *holding) {
 		p.fail()
 		return
 	}
-	p.arrive(time.Since(l.began), n, a)
+	p.arrive(ctx, time.Since(l.began), n, a)
 }
 
-// portion asks the store for a portion, once and within decisionTimeout.
+// portion asks the store for a portion, once and within decisionTimeout. One that comes too
+// late goes back.
 func (r *remote) portion(ctx context.Context, p *holding, n need) (a answer, ok bool) {
 	ctx, cancel := context.WithTimeout(ctx, decisionTimeout)
 	defer cancel()
-	server, ok := r.server(ctx, p.name)
-	if !ok {
-		return a, false
-	}
 	q := &p.rule.quota
-	said, err := r.call(ctx, r.store.Once, r.script, p.name, 7, q.Count, q.Per.Microseconds(), q.Burst, n.least, n.most, n.unit, n.worth)
-	if err != nil {
-		r.fail(server, p.name, err)
+	said, ok := r.ask(ctx, &call{
+		script: r.script, key: p.name, numbers: portionNumbers,
+		args: []any{q.Count, q.Per.Microseconds(), q.Burst, n.least, n.most, n.unit}, last: n.worth,
+		late: func(said []int64) { p.leases.owe(refund{p, said[5], said[4]}) },
+	})
+	if !ok {
 		return a, false
 	}
 	micro := func(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
@@ -129,9 +131,7 @@ func (l *leases) debt() (r refund, ok bool) {
 // giveBack gives back to the store what was not used. What the store does not take is
 // lost: it was counted, and nobody has it.
 func (l *leases) giveBack(ctx context.Context, r refund) {
-	within, cancel := context.WithTimeout(ctx, decisionTimeout)
-	defer cancel()
-	l.remote.giveBack(within, r.holding.name, r.n, r.holding.rule.most, r.stamp)
+	l.remote.giveBack(ctx, r.holding.name, r.n, r.holding.rule.most, r.stamp)
 }
 
 // giveAllBack ends the leases once nobody fetches: who waits has to look elsewhere, and

@@ -23,8 +23,8 @@ type holding struct {
 	low     atomic.Int64 // below it the next portion is fetched
 	refused atomic.Int64 // what was asked for and refused since mark
 	reply   atomic.Pointer[reply]
-	asked   atomic.Bool // a portion is under way, or waits for a fetcher
-	retired atomic.Bool // another rule has taken over: all goes back
+	fetch   atomic.Int32 // whether a portion is on its way
+	retired atomic.Bool  // another rule has taken over: all goes back
 
 	mu    sync.Mutex
 	queue []*waiter
@@ -38,6 +38,13 @@ type holding struct {
 	markUsed int64         // what was used up then
 	pace     float64       // what is asked for in the time of ahead
 }
+
+// The states of a fetch.
+const (
+	noFetch   int32 = iota
+	fetchDue        // it waits for a fetcher, or for a request that cannot wait as long
+	fetchRuns       // somebody asks the store
+)
 
 // lot is when something was taken from the store.
 type lot struct {
@@ -77,7 +84,7 @@ func (h *holding) take(now time.Duration, cost int64) (v resilience.Verdict, ok 
 		h.refused.Add(cost)
 		return h.refusal(w, now), true
 	}
-	if left < h.low.Load() && now >= w.until && !h.leases.remote.down.Load() && h.asked.CompareAndSwap(false, true) {
+	if left < h.low.Load() && now >= w.until && !h.leases.remote.down.Load() && h.fetch.CompareAndSwap(noFetch, fetchDue) {
 		h.leases.ask(h)
 	}
 	return resilience.Verdict{Allowed: true, Remaining: min(h.rule.most, w.left+left), Reset: max(0, w.reset-now)}, true
@@ -136,7 +143,7 @@ func (h *holding) putBack(cost int64) {
 // idle tells whether nothing is lost with the holding.
 func (h *holding) idle(now time.Duration) bool {
 	w := h.reply.Load()
-	return h.hand.Load() == 0 && !h.asked.Load() && (w == nil || now >= w.until)
+	return h.hand.Load() == 0 && h.fetch.Load() == noFetch && (w == nil || now >= w.until)
 }
 
 // wait waits for the store's decision, no longer than decisionTimeout.
@@ -151,7 +158,7 @@ func (h *holding) wait(cost int64) (resilience.Verdict, bool) {
 	h.mu.Unlock()
 	timer := time.NewTimer(decisionTimeout)
 	defer timer.Stop()
-	if h.asked.CompareAndSwap(false, true) {
+	if h.fetch.CompareAndSwap(noFetch, fetchRuns) || h.fetch.CompareAndSwap(fetchDue, fetchRuns) {
 		h.leases.fetch(context.Background(), h)
 	}
 	select {
@@ -189,7 +196,9 @@ func (h *holding) need(now time.Duration) (n need, ok bool) {
 	if len(h.queue) == 0 {
 		n.least = n.unit
 		ok = n.most >= n.least && h.hand.Load() < h.low.Load()
-		h.asked.Store(ok)
+		if !ok {
+			h.fetch.Store(noFetch)
+		}
 		return n, ok
 	}
 	n.least = h.queue[0].cost
@@ -232,7 +241,7 @@ func (h *holding) most() int64 {
 
 // arrive takes what a fetch has brought, or has not. It gives to those who wait, first
 // come first served, and the rest into the hand.
-func (h *holding) arrive(now time.Duration, n need, a answer) {
+func (h *holding) arrive(ctx context.Context, now time.Duration, n need, a answer) {
 	h.mu.Lock()
 	w := &reply{left: a.left, reset: now + a.reset, retry: now + a.retry, cost: n.unit}
 	early := *w
@@ -248,14 +257,16 @@ func (h *holding) arrive(now time.Duration, n need, a answer) {
 	rest := h.serve(now, w, a.taken)
 	excess := h.keep(now, n, rest, a.stamp)
 	h.reply.Store(w)
-	h.asked.Store(false)
-	again := len(h.queue) > 0 && h.asked.CompareAndSwap(false, true)
+	again := len(h.queue) > 0
+	if !again {
+		h.fetch.Store(noFetch)
+	}
 	h.mu.Unlock()
 	if excess.n > 0 {
 		h.leases.owe(excess)
 	}
-	if again {
-		h.leases.ask(h)
+	if again { // those who wait cannot wait for a fetcher too
+		go h.leases.fetch(ctx, h)
 	}
 }
 
@@ -314,7 +325,7 @@ func (h *holding) fail() {
 		w.told <- outcome{}
 	}
 	h.queue = nil
-	h.asked.Store(false)
+	h.fetch.Store(noFetch)
 }
 
 // expire takes what is too old out of the hand, or all of it. It returns that by lots.

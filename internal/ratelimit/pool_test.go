@@ -1,10 +1,6 @@
 package ratelimit_test
 
 import (
-	"context"
-	"io"
-	"net"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,53 +9,6 @@ import (
 	"sluice/internal/model"
 	"sluice/internal/ratelimit"
 )
-
-// far is an address by which a Redis is so far away. It ends with the test.
-func far(t *testing.T, d database, away time.Duration) string {
-	t.Helper()
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var group sync.WaitGroup
-	ctx, cancel := context.WithCancel(context.Background())
-	t.Cleanup(func() {
-		cancel()
-		listener.Close()
-		group.Wait()
-	})
-	carry := func(to, from net.Conn, away time.Duration) {
-		defer to.Close()
-		buf := make([]byte, 4096)
-		for {
-			n, err := from.Read(buf)
-			if err != nil {
-				return
-			}
-			<-time.After(away)
-			if _, err := to.Write(buf[:n]); err != nil {
-				return
-			}
-		}
-	}
-	group.Go(func() {
-		for {
-			client, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			server, err := new(net.Dialer).DialContext(ctx, "unix", strings.TrimPrefix(d.Address, "unix:"))
-			if err != nil {
-				client.Close()
-				return
-			}
-			context.AfterFunc(ctx, func() { _ = io.Closer(client).Close() })
-			group.Go(func() { carry(server, client, away) })
-			group.Go(func() { carry(client, server, 0) })
-		}
-	})
-	return listener.Addr().String()
-}
 
 // TestPool: as many decisions at once as there are connections are made by a store that is
 // far away; more than that wait for none, and are no outage.
@@ -72,7 +21,7 @@ func TestPool(t *testing.T) {
 	}{{0, false}, {1, true}} {
 		log := new(logged)
 		s := common(ratelimit.TokenBucket, quota(1_000_000, time.Second, 1_000_000))
-		l := instance(t, model.RedisStore{Address: far(t, d, 10*time.Millisecond), PoolSize: c.size}, s, log)
+		l := instance(t, model.RedisStore{Address: far(t, d.Address, 10*time.Millisecond), PoolSize: c.size}, s, log)
 		// The first opens connections; and a busy machine may take more than 50 ms for a
 		// decision, which is an outage.
 		for try := 1; ; try++ {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -28,20 +28,27 @@ func newRemote(set *lease.Set, s *Settings) *remote {
 	}
 }
 
+// decisionNumbers is how many numbers a decision is, and portionNumbers how many a portion.
+const (
+	decisionNumbers = 5
+	portionNumbers  = 7
+)
+
 // take lets the store decide, once and within decisionTimeout. It fails at once while the
-// server of the key is known not to answer.
+// server of the key is known not to answer. What is taken too late goes back.
 func (r *remote) take(t *tierRule, key string, cost int64) (v resilience.Verdict, from taken, ok bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), decisionTimeout)
 	defer cancel()
-	name := r.key(key, t.name)
-	server, ok := r.server(ctx, name)
+	name, q := r.key(key, t.name), &t.quota
+	answer, ok := r.ask(ctx, &call{
+		script: r.script, key: name, numbers: decisionNumbers, args: []any{q.Count, q.Per.Microseconds(), q.Burst}, last: cost,
+		late: func(answer []int64) {
+			if answer[0] == 1 {
+				r.giveBack(context.Background(), name, cost, t.most, answer[4], answer[4]+answer[2], q.Count, q.Per.Microseconds())
+			}
+		},
+	})
 	if !ok {
-		return v, from, false
-	}
-	q := &t.quota
-	answer, err := r.call(ctx, r.store.Once, r.script, name, 5, q.Count, q.Per.Microseconds(), q.Burst, cost)
-	if err != nil {
-		r.fail(server, name, err)
 		return v, from, false
 	}
 	micro := func(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
@@ -49,18 +56,17 @@ func (r *remote) take(t *tierRule, key string, cost int64) (v resilience.Verdict
 	return v, taken{name: name, stamp: answer[4]}, true
 }
 
-// giveBack gives back to the store what was not used, once. more are the further
-// arguments of the script. What the store does not take is lost: it was counted, and
-// nobody has it.
-func (r *remote) giveBack(ctx context.Context, name string, n, of, stamp int64, more ...any) {
-	server, ok := r.server(ctx, name)
-	if !ok {
-		return
+// giveBack gives back to the store what was not used, once and within decisionTimeout. more
+// are the further arguments of the script. What the store does not take is lost: it was
+// counted, and nobody has it.
+func (r *remote) giveBack(ctx context.Context, name string, n, of, stamp int64, more ...int64) {
+	ctx, cancel := context.WithTimeout(ctx, decisionTimeout)
+	defer cancel()
+	c := &call{script: r.refund, key: name, numbers: 1, args: []any{n, of}, last: stamp, aside: true}
+	for _, each := range more {
+		c.args, c.last = append(c.args, c.last), each
 	}
-	_, err := r.call(ctx, r.store.Once, r.refund, name, 1, append([]any{n, of, stamp}, more...)...)
-	if err != nil && !errors.Is(ctx.Err(), context.Canceled) {
-		r.fail(server, name, err)
-	}
+	r.ask(ctx, c)
 }
 
 // key is where the state of a key is. What clients send is not to be read in the store,
@@ -70,11 +76,15 @@ func (r *remote) key(key, tier string) string {
 	return r.prefix + hex.EncodeToString(sum[:16]) + "}"
 }
 
+// nameLength is how much of a limit's name its keys bear, in bytes.
+const nameLength = 100
+
 // prefixOf is what the keys of a limit begin with: its name, for people, and what tells
-// it from all others.
+// it from all others. A brace in the name would part the keys of a cluster otherwise.
 func prefixOf(identity, name string) string {
 	sum := sha256.Sum256([]byte(identity))
-	return "sluice:limit:" + name + ":{" + hex.EncodeToString(sum[:8]) + "|"
+	name = strings.ToValidUTF8(name[:min(len(name), nameLength)], "")
+	return "sluice:limit:" + strings.NewReplacer("{", "(", "}", ")").Replace(name) + ":{" + hex.EncodeToString(sum[:8]) + "|"
 }
 
 // share is the part of a quota that one of n instances may let through by itself, and

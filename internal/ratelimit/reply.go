@@ -10,16 +10,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// toldEvery is how often it is told at most that a key was not a limit's.
+// toldEvery is how often it is told at most what is about a key alone.
 const toldEvery = 10 * time.Second
 
 var errAnswer = errors.New("a script has given no verdict")
 
-// unfit are what replies begin with by which a server says that it serves no scripts, for
-// now or at all; in those of some versions they stand within, after a sign.
-var unfit = []string{
-	"LOADING", "READONLY", "OOM", "NOAUTH", "WRONGPASS", "NOPERM", "MASTERDOWN", "CLUSTERDOWN", "BUSY", "MISCONF", "NOREPLICAS",
-}
+// foreign are what the words of a server have in them where a script finds something that it
+// has not put there: another type, or values that are none of its own, which Lua fails with.
+// All else says that the server serves no scripts, for now, at all, or not this user.
+var foreign = []string{"WRONGTYPE ", ": attempt to ", ": bad argument "}
 
 // ofKey tells whether an error is about what is under a key, which is not what a script
 // has put there: the server is well.
@@ -27,47 +26,55 @@ func ofKey(err error) bool {
 	if errors.Is(err, errAnswer) {
 		return true
 	}
-	var reply redis.Error
-	if !errors.As(err, &reply) {
-		return false
-	}
-	text := reply.Error()
-	says := func(word string) bool {
-		return strings.HasPrefix(text, word+" ") || strings.Contains(text, "-"+word+" ")
-	}
-	if slices.ContainsFunc(unfit, says) {
-		return false
-	}
-	return strings.Contains(text, "WRONGTYPE ") || strings.Contains(text, "user_script")
+	within := func(words string) bool { return strings.Contains(err.Error(), words) }
+	return said(err) && slices.ContainsFunc(foreign, within)
 }
 
-// call runs a script for a key once, and once more where it finds something there that is
+// said tells whether an error is a server's own words.
+func said(err error) bool {
+	var reply redis.Error
+	return errors.As(err, &reply)
+}
+
+// perform runs a script for a key once, and once more where it finds something there that is
 // not its own, which is deleted. It returns as many numbers as it is to say.
-func (f *fleet) call(ctx context.Context, by redis.Scripter, script *redis.Script, key string, numbers int, args ...any) ([]int64, error) {
-	said, err := say(ctx, by, script, key, numbers, args)
-	if err == nil || !ofKey(err) {
-		return said, err
-	}
-	f.tellOfKey(key, err)
-	if err := f.store.Redis.Del(ctx, key).Err(); err != nil {
+func (f *fleet) perform(ctx context.Context, c *call) ([]int64, error) {
+	server, err := f.store.Shard(ctx, c.key)
+	if err != nil {
 		return nil, err
 	}
-	return say(ctx, by, script, key, numbers, args)
+	c.server.Store(&server)
+	f.contact(server)
+	if _, failed := (*f.failed.Load())[server]; failed && !c.anyway {
+		return nil, errFailed
+	}
+	numbers, err := f.say(ctx, c)
+	if err == nil || !ofKey(err) {
+		return numbers, err
+	}
+	if f.tellsOfKey() {
+		f.told("").Warn("a key in the store of rate limits is not theirs: it is deleted, and begins anew", "key", c.key, "error", err)
+	}
+	if err := f.store.Redis.Del(ctx, c.key).Err(); err != nil {
+		return nil, err
+	}
+	return f.say(ctx, c)
 }
 
-func say(ctx context.Context, by redis.Scripter, script *redis.Script, key string, numbers int, args []any) ([]int64, error) {
-	said, err := script.Run(ctx, by, []string{key}, args...).Int64Slice()
-	if err == nil && len(said) != numbers {
+func (f *fleet) say(ctx context.Context, c *call) ([]int64, error) {
+	by := c.by
+	if by == nil {
+		by = f.store.Once
+	}
+	numbers, err := c.script.Run(ctx, by, []string{c.key}, c.words()...).Int64Slice()
+	if err == nil && len(numbers) != c.numbers {
 		err = errAnswer
 	}
-	return said, err
+	return numbers, err
 }
 
-// tellOfKey tells that something of another form was in the place of a key.
-func (f *fleet) tellOfKey(key string, err error) {
+// tellsOfKey tells whether it is time to tell what is about a key alone.
+func (f *fleet) tellsOfKey() bool {
 	now, last := time.Now().UnixNano(), f.toldOfKey.Load()
-	if now-last < int64(toldEvery) || !f.toldOfKey.CompareAndSwap(last, now) {
-		return
-	}
-	f.told("").Warn("a key in the store of rate limits is not theirs: it is deleted, and begins anew", "key", key, "error", err)
+	return now-last >= int64(toldEvery) && f.toldOfKey.CompareAndSwap(last, now)
 }

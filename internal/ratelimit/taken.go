@@ -47,11 +47,7 @@ func (r *remote) putBack(x Waiter, from *taken, reset time.Duration) {
 	q := from.rule.quota
 	due := from.stamp + reset.Microseconds()
 	name, n, of, stamp := from.name, from.cost, from.rule.most, from.stamp // the decision stays where it is
-	x.Wait(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), decisionTimeout)
-		defer cancel()
-		r.giveBack(ctx, name, n, of, stamp, due, q.Count, q.Per.Microseconds())
-	})
+	x.Wait(func() { r.giveBack(context.Background(), name, n, of, stamp, due, q.Count, q.Per.Microseconds()) })
 }
 
 // unspent is how much goes back into the hand that it was taken of. After the life of a

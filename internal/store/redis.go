@@ -27,6 +27,9 @@ const (
 	// for too long, once it would be used.
 	restShare   = 4
 	restTimeout = 5 * time.Minute
+	// mostDials is how many connections are made at once: more would keep a server that serves
+	// by one thread from those who have one, as TLS takes a millisecond of it.
+	mostDials = 8
 )
 
 // newRedis makes a client that begins nothing before it is used. Dialing is tried once
@@ -40,7 +43,7 @@ func newRedis(m *model.RedisStore) redis.UniversalClient {
 		return redis.NewClusterClient(&redis.ClusterOptions{
 			Addrs: m.Cluster, Username: m.Username, Password: m.Password, Dialer: dial,
 			DialTimeout: dialTimeout, DialerRetries: 1, ReadTimeout: replyTimeout, WriteTimeout: replyTimeout, ContextTimeoutEnabled: true,
-			MaintNotificationsConfig: disabled(), DisableIdentity: true, PoolSize: size, MaxIdleConns: rest, ConnMaxIdleTime: restTimeout, PoolTimeout: poolTimeout,
+			MaintNotificationsConfig: disabled(), DisableIdentity: true, PoolSize: size, MaxIdleConns: rest, ConnMaxIdleTime: restTimeout, PoolTimeout: poolTimeout, MaxConcurrentDials: mostDials,
 			// Where a command goes is told by its key. By these it would ask a server for
 			// the table of all commands first.
 			DisableRoutingPolicies: true,
@@ -49,7 +52,7 @@ func newRedis(m *model.RedisStore) redis.UniversalClient {
 		return redis.NewFailoverClient(&redis.FailoverOptions{
 			MasterName: m.Sentinel.Master, SentinelAddrs: m.Sentinel.Addresses, SentinelUsername: m.Sentinel.Username, SentinelPassword: m.Sentinel.Password,
 			Username: m.Username, Password: m.Password, DB: m.Database, Dialer: dial,
-			DisableIdentity: true, PoolSize: size, MaxIdleConns: rest, ConnMaxIdleTime: restTimeout, PoolTimeout: poolTimeout,
+			DisableIdentity: true, PoolSize: size, MaxIdleConns: rest, ConnMaxIdleTime: restTimeout, PoolTimeout: poolTimeout, MaxConcurrentDials: mostDials,
 			DialTimeout: findTimeout, DialerRetries: 1, ReadTimeout: sentinelTimeout, WriteTimeout: sentinelTimeout, ContextTimeoutEnabled: true,
 			// Repetitions at a sentinel that does not answer would take the time in which
 			// the others are asked.
@@ -59,7 +62,7 @@ func newRedis(m *model.RedisStore) redis.UniversalClient {
 	options := &redis.Options{
 		Network: "tcp", Addr: m.Address, Username: m.Username, Password: m.Password, DB: m.Database, Dialer: dial,
 		DialTimeout: dialTimeout, DialerRetries: 1, ReadTimeout: replyTimeout, WriteTimeout: replyTimeout, ContextTimeoutEnabled: true,
-		MaintNotificationsConfig: disabled(), DisableIdentity: true, PoolSize: size, MaxIdleConns: rest, ConnMaxIdleTime: restTimeout, PoolTimeout: poolTimeout,
+		MaintNotificationsConfig: disabled(), DisableIdentity: true, PoolSize: size, MaxIdleConns: rest, ConnMaxIdleTime: restTimeout, PoolTimeout: poolTimeout, MaxConcurrentDials: mostDials,
 	}
 	if path, ok := strings.CutPrefix(m.Address, "unix:"); ok {
 		options.Network, options.Addr = "unix", path
