@@ -150,7 +150,7 @@ func (b *block) refusal(crowded bool) error {
 // belated is about HEADERS of a stream that is closed. The caller holds mu.
 func (c *Conn) belated(id uint32) error {
 	switch {
-	case c.dead.has(id): // they were under way
+	case c.resetHere.has(id): // they were under way
 		return c.spend(1)
 	case id == c.maxID:
 		return ErrClosedStream

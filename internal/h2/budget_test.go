@@ -25,13 +25,13 @@ func TestBudget(t *testing.T) {
 	spend(1, 0, false)
 }
 
-func TestTomb(t *testing.T) {
-	var dead tomb
+func TestResetStreams(t *testing.T) {
+	var resets resetStreams
 	for id := uint32(1); id < 20; id += 2 {
-		dead.add(id, 4)
+		resets.add(id, 4)
 	}
-	if dead.has(11) || !dead.has(13) || !dead.has(19) || len(dead.ids) != 4 {
-		t.Error(dead)
+	if resets.has(11) || !resets.has(13) || !resets.has(19) || len(resets.ids) != 4 {
+		t.Error(resets)
 	}
 }
 

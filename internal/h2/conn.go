@@ -48,21 +48,21 @@ type Conn struct {
 
 	lapses atomic.Bool // there are lapsed requests
 
-	mu      sync.Mutex
-	quiet   sync.Cond // writing has become false, or a handler has ended
-	serving bool      // Serve was called
-	ending  bool      // the reader is to stop; cause says why
-	over    bool      // no stream, and nothing of a handler, goes on
-	cause   error
-	streams map[uint32]*stream // that are open, or whose handlers have not returned
-	open    int                // of these, the open ones
-	maxID   uint32             // the last stream that the client has opened
-	dead    tomb               // streams that were reset here
-	active  int                // streams whose handlers have not returned
-	running int                // handlers that run
-	waiting []*stream          // for a handler to end
-	idle    []*worker          // that wait for a stream
-	lapsed  []lapsed
+	mu        sync.Mutex
+	quiet     sync.Cond // writing has become false, or a handler has ended
+	serving   bool      // Serve was called
+	ending    bool      // the reader is to stop; cause says why
+	over      bool      // no stream, and nothing of a handler, goes on
+	cause     error
+	streams   map[uint32]*stream // that are open, or whose handlers have not returned
+	open      int                // of these, the open ones
+	maxID     uint32             // the last stream that the client has opened
+	resetHere resetStreams       // the last of them
+	active    int                // streams whose handlers have not returned
+	running   int                // handlers that run
+	waiting   []*stream          // for a handler to end
+	idle      []*worker          // that wait for a stream
+	lapsed    []lapsed
 
 	// Writing.
 	writing  bool

@@ -81,13 +81,13 @@ func (c *Conn) admit(id uint32, length, content int, end bool) (*stream, error) 
 
 // stray answers DATA of a stream that is closed, once.
 func (c *Conn) stray(id uint32) error {
-	if c.dead.has(id) || c.clock.refuses(id) {
+	if c.resetHere.has(id) || c.clock.refuses(id) {
 		return c.spend(0.25) // it was under way
 	}
 	if err := c.spend(1); err != nil {
 		return err
 	}
-	c.dead.add(id, c.options.MaxConcurrentStreams)
+	c.resetHere.add(id, c.options.MaxConcurrentStreams)
 	_ = c.framer.WriteRSTStream(id, http2.ErrCodeStreamClosed) // into a buffer
 	return c.reply()
 }

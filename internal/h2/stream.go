@@ -143,7 +143,7 @@ func (s *stream) reset(code http2.ErrCode, cause error) {
 		return
 	}
 	_ = s.conn.framer.WriteRSTStream(s.id, code) // into a buffer
-	s.conn.dead.add(s.id, s.conn.options.MaxConcurrentStreams)
+	s.conn.resetHere.add(s.id, s.conn.options.MaxConcurrentStreams)
 	s.kill(cause)
 }
 
@@ -186,31 +186,31 @@ func (c *Conn) refuse(s *stream, rule error) error {
 	}
 	c.lapse(s, rule)
 	_ = c.framer.WriteRSTStream(s.id, ruleOf(rule).Code) // into a buffer
-	c.dead.add(s.id, c.options.MaxConcurrentStreams)
+	c.resetHere.add(s.id, c.options.MaxConcurrentStreams)
 	if err := c.hasty(s); err != nil {
 		return err
 	}
 	return c.reply()
 }
 
-// tomb remembers streams that were reset here, of which frames may still be under
+// resetStreams remembers streams that were reset here, of which frames may still be under
 // way (RFC 9113 5.1), as far as memory allows.
-type tomb struct {
+type resetStreams struct {
 	ids  []uint32
 	next int
 }
 
-func (t *tomb) add(id uint32, most int) {
-	if len(t.ids) < most {
-		t.ids = append(t.ids, id)
+func (r *resetStreams) add(id uint32, most int) {
+	if len(r.ids) < most {
+		r.ids = append(r.ids, id)
 		return
 	}
-	t.ids[t.next] = id
-	t.next = (t.next + 1) % len(t.ids)
+	r.ids[r.next] = id
+	r.next = (r.next + 1) % len(r.ids)
 }
 
-func (t *tomb) has(id uint32) bool {
-	for _, other := range t.ids {
+func (r *resetStreams) has(id uint32) bool {
+	for _, other := range r.ids {
 		if other == id {
 			return true
 		}

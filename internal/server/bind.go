@@ -31,7 +31,7 @@ func (s *Socket) Listener() net.Listener { return s.inner.Listener }
 // at most until ctx ends.
 func (s *Socket) Part(ctx context.Context) {
 	if kept, ok := s.inner.Listener.(*port); ok && kept.shared() {
-		if raw, err := kept.SyscallConn(); err == nil && deafen(raw) == nil {
+		if raw, err := kept.SyscallConn(); err == nil && dropSYN(raw) == nil {
 			moment := time.NewTimer(standard().handshake)
 			defer moment.Stop()
 			select {

@@ -8,7 +8,7 @@
 // sockets of package netloop: client, exchange, input, content, answer. The adapter
 // turns net/http's requests into messages and back (accept, adapter, body, conn,
 // request, response), and is how the exchanges of HTTP/2 and HTTP/3 are served, too:
-// multiplexed, quic, malformed, websocket. listener, member, socket, port, deafen and tunnel
+// multiplexed, quic, malformed, websocket. listener, member, socket, port, dropsyn and tunnel
 // serve all of them.
 package server
 

@@ -148,7 +148,7 @@ func (s *socket) wake() {
 // keeps off those that begin. To be called by the one who accepts, after wake.
 func (s *socket) finish(handshake time.Duration, take func(net.Conn)) error {
 	if kept, ok := s.Listener.(*port); ok && kept.shared() {
-		if raw, err := kept.SyscallConn(); err == nil && deafen(raw) == nil && kept.SetDeadline(time.Now().Add(handshake)) == nil {
+		if raw, err := kept.SyscallConn(); err == nil && dropSYN(raw) == nil && kept.SetDeadline(time.Now().Add(handshake)) == nil {
 			for {
 				inner, err := kept.Accept()
 				if err != nil {

@@ -49,7 +49,7 @@ type sharing struct {
 	sessions []*session // open ones, that used last at the end
 	places   int        // connections that are open or being made
 	dialing  map[string]int
-	waiting  []*applicant
+	waiting  []*streamWaiter
 	capacity int // how many attempts a connection takes, as far as it is known
 	released bool
 	life     context.Context // ends the making of connections

@@ -10,9 +10,9 @@ import (
 	"sluice/internal/pipeline"
 )
 
-// applicant is an attempt that waits for a stream. Its fields are under the lock
+// streamWaiter is an attempt that waits for a stream. Its fields are under the lock
 // until settled is closed.
-type applicant struct {
+type streamWaiter struct {
 	introduction string
 	settled      chan struct{}
 	session      *session // nil: err
@@ -32,13 +32,13 @@ func (p *sharing) forsake() {
 // waits for a stream though no connection is being made.
 func (p *sharing) acquire(ctx context.Context, introduction string, queued *atomic.Bool) (*session, error) {
 	p.mu.Lock()
-	if !slices.ContainsFunc(p.waiting, func(a *applicant) bool { return a.introduction == introduction }) {
+	if !slices.ContainsFunc(p.waiting, func(a *streamWaiter) bool { return a.introduction == introduction }) {
 		if s := p.reserve(introduction); s != nil {
 			p.mu.Unlock()
 			return s, nil
 		}
 	}
-	a := &applicant{introduction: introduction, settled: make(chan struct{})}
+	a := &streamWaiter{introduction: introduction, settled: make(chan struct{})}
 	p.waiting = append(p.waiting, a)
 	evicted, uncovered := p.expand()
 	if uncovered > p.settings.MaxPending {
@@ -105,7 +105,7 @@ func (p *sharing) expand() (evicted *session, uncovered int) {
 // lock.
 func (p *sharing) refuse(introduction string, err error) {
 	left := p.capacity
-	p.waiting = slices.DeleteFunc(p.waiting, func(a *applicant) bool {
+	p.waiting = slices.DeleteFunc(p.waiting, func(a *streamWaiter) bool {
 		if left == 0 || a.introduction != introduction {
 			return false
 		}
@@ -131,7 +131,7 @@ func (p *sharing) serve() {
 // returns after it.
 func (p *sharing) giveOut() (evicted *session) {
 	full := map[string]bool{}
-	p.waiting = slices.DeleteFunc(p.waiting, func(a *applicant) bool {
+	p.waiting = slices.DeleteFunc(p.waiting, func(a *streamWaiter) bool {
 		if full[a.introduction] {
 			return false
 		}

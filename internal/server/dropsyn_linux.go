@@ -7,10 +7,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// deafen lets a listening socket drop what would begin a connection (RFC 9293
+// dropSYN lets a listening socket drop what would begin a connection (RFC 9293
 // 3.5: SYN without ACK); what has begun goes on. The client tries again after a
 // second, and finds whoever listens then.
-func deafen(raw syscall.RawConn) error {
+func dropSYN(raw syscall.RawConn) error {
 	const flags, begins = 13, 0x02 // of a TCP header: the byte, and SYN without ACK in it
 	filter := []unix.SockFilter{
 		{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_ABS, K: flags},
