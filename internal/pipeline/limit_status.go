@@ -9,7 +9,10 @@ type LimitStatus struct {
 	Algorithm string `json:"algorithm,omitempty"`
 	Rate      string `json:"rate,omitempty"`
 	Burst     int64  `json:"burst,omitempty"`
+	Cost      int64  `json:"cost,omitempty"` // of a request; 0: 1
 	Mode      string `json:"mode,omitempty"`
+	// Tiers are the numbers of those who have others.
+	Tiers []TierStatus `json:"tiers,omitempty"`
 	// Key is what it counts by, and IPv6Prefix how many bits of an address of IPv6; 0: all,
 	// or no address.
 	Key        []string `json:"key,omitempty"`
@@ -30,6 +33,13 @@ type LimitStatus struct {
 	AdaptiveRate *AdaptiveRateStatus `json:"adaptive_rate,omitempty"` // nil: its rate is as it is written
 
 	Store *LimitStoreStatus `json:"store,omitempty"` // nil: memory
+}
+
+// TierStatus is what people see of a tier of a limit.
+type TierStatus struct {
+	Tier  string `json:"tier"`
+	Rate  string `json:"rate"`
+	Burst int64  `json:"burst,omitempty"`
 }
 
 // Concurrent tells whether it is one of exchanges at once, of which some run and some wait.

@@ -15,6 +15,16 @@ func (s *LimitStatus) Numbers() string {
 	if s.Burst > 0 {
 		parts = append(parts, fmt.Sprint("burst ", s.Burst))
 	}
+	if s.Cost > 0 {
+		parts = append(parts, fmt.Sprint("cost ", s.Cost))
+	}
+	switch len(s.Tiers) {
+	case 0:
+	case 1:
+		parts = append(parts, "1 tier")
+	default:
+		parts = append(parts, fmt.Sprint(len(s.Tiers), " tiers"))
+	}
 	if s.Max > 0 {
 		parts = append(parts, fmt.Sprint(s.Max, " at once"))
 	}

@@ -31,6 +31,8 @@ func TestLimitText(t *testing.T) {
 			"10/m, adaptive, shedding for b", "memory",
 		},
 		{pipeline.LimitStatus{Max: 20}, "20 at once", "memory"},
+		{pipeline.LimitStatus{Rate: "1/s", Burst: 9, Cost: 3, Tiers: make([]pipeline.TierStatus, 2)}, "1/s, burst 9, cost 3, 2 tiers", "memory"},
+		{pipeline.LimitStatus{Rate: "1/s", Tiers: make([]pipeline.TierStatus, 1)}, "1/s, 1 tier", "memory"},
 		{pipeline.LimitStatus{Algorithm: "token_bucket", Rate: "1/s", Key: []string{"client_ip"}, IPv6Prefix: 64, Mode: "shadow"}, "1/s, token_bucket, IPv6 by /64, shadow", "memory"},
 		{pipeline.LimitStatus{Max: 20, Adaptive: []pipeline.AdaptiveStatus{{Limit: 7}}}, "20 at once, now 7", "memory"},
 		{pipeline.LimitStatus{Adaptive: []pipeline.AdaptiveStatus{{Limit: 7}, {Limit: 3}, {Limit: 5}}}, "now 3 to 7", "memory"},

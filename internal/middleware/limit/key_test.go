@@ -1,7 +1,6 @@
 package limit_test
 
 import (
-	"slices"
 	"testing"
 
 	"sluice/internal/pipeline"
@@ -48,20 +47,6 @@ func TestPrefixOfConcurrency(t *testing.T) {
 			t.Errorf("%s: %v", c.x.ClientText(), err)
 		}
 		t.Cleanup(c.x.End)
-	}
-}
-
-// TestKeysAreShown tells people what a limit counts by.
-func TestKeysAreShown(t *testing.T) {
-	b := newBed(t)
-	b.chain(`{rate_limit: {rate: 1/h, key: ["header:X-App", client_ip], ipv6_prefix: 56}}, {rate_limit: {rate: 1/h, ipv6_prefix: 128}}, {concurrency_limit: {max: 1, key: client_ip, ipv6_prefix: 64}}, {concurrency_limit: {adaptive: {}}}`, answer)
-	for i, want := range []struct {
-		key  []string
-		bits int
-	}{{[]string{"header:X-App", "client_ip"}, 56}, {[]string{"client_ip"}, 0}, {[]string{"client_ip"}, 64}, {[]string{"upstream"}, 0}} {
-		if got := b.shown[i](); !slices.Equal(got.Key, want.key) || got.IPv6Prefix != want.bits {
-			t.Errorf("limit %d is shown with %q and a prefix of %d", i, got.Key, got.IPv6Prefix)
-		}
 	}
 }
 

@@ -265,9 +265,20 @@ func newLimiter(set *lease.Set, s *ratelimit.Settings, decisions func(limit, dec
 
 // status tells people how the limit is.
 func (l *limiter) status(s *ratelimit.Settings, kind, mode string) pipeline.LimitStatus {
-	status := pipeline.LimitStatus{Limit: s.Name, Kind: kind, Algorithm: s.Strategy, Rate: config.Rate{Count: s.Quota.Count, Per: s.Quota.Per}.String(), Mode: mode}
-	if !ratelimit.StrategyNamed(s.Strategy).Windowed {
-		status.Burst = s.Quota.Burst
+	numbers := func(q resilience.Quota) (rate string, burst int64) {
+		if !ratelimit.StrategyNamed(s.Strategy).Windowed {
+			burst = q.Burst
+		}
+		return config.Rate{Count: q.Count, Per: q.Per}.String(), burst
+	}
+	status := pipeline.LimitStatus{Limit: s.Name, Kind: kind, Algorithm: s.Strategy, Mode: mode}
+	status.Rate, status.Burst = numbers(s.Quota)
+	for _, t := range s.Tiers {
+		rate, burst := numbers(t.Quota)
+		status.Tiers = append(status.Tiers, pipeline.TierStatus{Tier: t.Name, Rate: rate, Burst: burst})
+	}
+	if s.Cost > 1 {
+		status.Cost = s.Cost
 	}
 	status.Keys, status.Evicted = l.limit.Keys()
 	status.AdaptiveRate = l.adaptive.status()
