@@ -37,6 +37,9 @@ const (
 	// usual is how often it is asked without a need.
 	usual      = 5 * time.Minute
 	maxWaiters = 256 // how many may wait for one answer
+	// maxConnections is how many connections to the issuer there are: when it is back after
+	// an outage as many sessions may be due as there are people.
+	maxConnections = 256
 	// longestURL bounds URLs of the issuer, which go into answers to browsers.
 	longestURL = 2 << 10
 )
@@ -103,7 +106,8 @@ var errAway = errors.New("the issuer does not answer for now")
 // background, and whenever somebody wants to log in and it was not heard of lately.
 type provider struct {
 	settings providerSettings
-	http     *http.Client
+	http     *http.Client // for tokens
+	asking   *http.Client // for what the issuer tells, which no crowd of the other holds up
 	registry *lease.Registry
 	log      *slog.Logger
 	wanted   chan struct{}
@@ -128,21 +132,26 @@ type round struct {
 
 func newProvider(s providerSettings, registry *lease.Registry, log *slog.Logger) *provider {
 	return &provider{
-		settings: s, registry: registry, log: log.With("issuer", s.Issuer),
-		http: &http.Client{
-			Transport: &http.Transport{
-				DialContext:            (&net.Dialer{Timeout: askTime}).DialContext,
-				TLSClientConfig:        (&pemfile.Client{CA: s.CA}).Config(),
-				ForceAttemptHTTP2:      true,
-				MaxResponseHeaderBytes: 64 << 10,
-				MaxIdleConnsPerHost:    16,
-				IdleConnTimeout:        30 * time.Second,
-			},
-			// Nobody is sent a secret whom the issuer has not named.
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-			Timeout:       askTime,
-		},
+		settings: s, registry: registry, log: log.With("issuer", s.Issuer), http: newClient(s, maxConnections), asking: newClient(s, 1),
 		wanted: make(chan struct{}, 1), ended: make(chan struct{}),
+	}
+}
+
+// newClient returns what asks an issuer by so many connections at most.
+func newClient(s providerSettings, connections int) *http.Client {
+	return &http.Client{
+		Transport: &http.Transport{
+			DialContext:            (&net.Dialer{Timeout: askTime}).DialContext,
+			TLSClientConfig:        (&pemfile.Client{CA: s.CA}).Config(),
+			ForceAttemptHTTP2:      true,
+			MaxResponseHeaderBytes: 64 << 10,
+			MaxIdleConnsPerHost:    16,
+			MaxConnsPerHost:        connections,
+			IdleConnTimeout:        30 * time.Second,
+		},
+		// Nobody is sent a secret whom the issuer has not named.
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Timeout:       askTime,
 	}
 }
 
@@ -244,6 +253,7 @@ func (p *provider) lost() {
 
 func (p *provider) run(ctx context.Context) {
 	defer p.http.CloseIdleConnections()
+	defer p.asking.CloseIdleConnections()
 	held := p.registry.NewSet()
 	defer func() { held.Release() }()
 	defer close(p.ended)
@@ -308,7 +318,7 @@ func (p *provider) tell(err error, failures int) {
 // ask asks the issuer what it tells of itself.
 func (p *provider) ask(ctx context.Context) (*metadata, error) {
 	where := strings.TrimSuffix(p.settings.Issuer, "/") + "/.well-known/openid-configuration"
-	data, _, err := keyset.Get(ctx, p.http, where, "application/json")
+	data, _, err := keyset.Get(ctx, p.asking, where, "application/json")
 	if err != nil {
 		return nil, err
 	}

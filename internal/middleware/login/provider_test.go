@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/http/httptrace"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -187,6 +188,59 @@ func TestKnownIssuer(t *testing.T) {
 	waiting.Wait()
 	if n := asked.Load(); n != 2 {
 		t.Errorf("it is asked %d times", n)
+	}
+}
+
+// TestConnectionsAreBounded: when all sessions are due at once the issuer and the gateway's
+// descriptors survive that, and it is known all the same whether the issuer is there.
+func TestConnectionsAreBounded(t *testing.T) {
+	const most, all = 2, 20
+	var here, peak, begun atomic.Int64
+	proceed := make(chan struct{})
+	answer := sync.OnceFunc(func() { close(proceed) })
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/token" {
+			reply(w, 200, map[string]any{"issuer": "http://" + r.Host, "authorization_endpoint": "http://a", "token_endpoint": "http://a", "jwks_uri": "http://a"})
+			return
+		}
+		n := here.Add(1)
+		defer here.Add(-1)
+		for before := peak.Load(); n > before && !peak.CompareAndSwap(before, n); before = peak.Load() {
+		}
+		select {
+		case <-proceed:
+		case <-r.Context().Done():
+		}
+	}))
+	defer server.Close()
+	defer answer()
+	s := providerSettings{Issuer: server.URL}
+	p := newProvider(s, newRegistry(), slog.New(slog.DiscardHandler))
+	p.http = newClient(s, most)
+	defer p.http.CloseIdleConnections()
+	defer p.asking.CloseIdleConnections()
+	ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{GetConn: func(string) { begun.Add(1) }})
+	var clients sync.WaitGroup
+	for range all {
+		clients.Go(func() {
+			request, err := http.NewRequestWithContext(ctx, http.MethodPost, server.URL+"/token", http.NoBody)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if response, err := p.http.Do(request); err == nil { // on a busy machine some may have waited too long
+				_ = response.Body.Close()
+			}
+		})
+	}
+	waitUntil(t, "all ask, and some are heard", func() bool { return begun.Load() >= all && here.Load() > 0 })
+	if _, err := p.ask(t.Context()); err != nil {
+		t.Errorf("meanwhile the issuer is asked for what it tells: %v", err)
+	}
+	answer()
+	clients.Wait()
+	if n := peak.Load(); n > most {
+		t.Errorf("%d ask at once", n)
 	}
 }
 
