@@ -145,76 +145,74 @@ func spent() (cpu int64, allocations uint64) {
 
 // TestNoAllocation has nothing allocate that is done for every exchange.
 func TestNoAllocation(t *testing.T) {
-	each(t, func(b *bed) {
+	eachTask(t, func(b *bed, x Executor) {
 		t := b.t
-		b.task(t, func(x Executor) {
-			c, peer := pair(t, x, "tcp")
-			defer func() { _ = c.Close() }()
-			go pingBack(peer)
-			buffer := make([]byte, 64)
-			deadline := time.Now().Add(time.Hour)
-			hungUp := func() { t.Error("nobody has left") }
-			to, sink := pair(t, x, "tcp")
-			defer func() { _ = to.Close() }()
-			go drain(sink)
-			pipe, err := x.NewPipe()
-			piped := err == nil // not on every system
-			if piped {
-				defer pipe.Close()
-			}
-			for name, step := range map[string]func() error{
-				"exchange": func() error {
-					deadline = deadline.Add(time.Second)
-					c.SetReadDeadline(deadline)
-					c.SetWriteDeadline(deadline)
-					if _, err := c.Write(buffer); err != nil {
-						return err
-					}
-					_, err := c.Read(buffer)
+		c, peer := pair(t, x, "tcp")
+		defer func() { _ = c.Close() }()
+		go pingBack(peer)
+		buffer := make([]byte, 64)
+		deadline := time.Now().Add(time.Hour)
+		hungUp := func() { t.Error("nobody has left") }
+		to, sink := pair(t, x, "tcp")
+		defer func() { _ = to.Close() }()
+		go drain(sink)
+		pipe, err := x.NewPipe()
+		piped := err == nil // not on every system
+		if piped {
+			defer pipe.Close()
+		}
+		for name, step := range map[string]func() error{
+			"exchange": func() error {
+				deadline = deadline.Add(time.Second)
+				c.SetReadDeadline(deadline)
+				c.SetWriteDeadline(deadline)
+				if _, err := c.Write(buffer); err != nil {
 					return err
-				},
-				"rest": func() error { // what waits, and what does not
-					if _, err := c.Write(buffer); err != nil {
-						return err
-					}
-					err := errors.Join(c.Readable(), c.Readable())
-					if _, readErr := c.Read(buffer); readErr != nil {
-						return readErr
-					}
-					return err
-				},
-				"stale": func() error {
-					if c.Stale() {
-						return errors.New("it is stale")
-					}
-					return nil
-				},
-				"splice": func() error {
-					if !piped {
-						return nil
-					}
-					if _, err := c.Write(buffer); err != nil {
-						return err
-					}
-					_, readErr, writeErr := splicer{to, c, pipe}.move(int64(len(buffer)))
-					return errors.Join(readErr, writeErr)
-				},
-				"watch": func() error {
-					c.WatchHangup(hungUp, true)
-					c.WatchHangup(nil, false)
-					return nil
-				},
-			} {
-				got := testing.AllocsPerRun(300, func() {
-					if err := step(); err != nil {
-						t.Errorf("%s: %v", name, err)
-					}
-				})
-				if got != 0 {
-					t.Errorf("%s: %v allocations", name, got)
 				}
+				_, err := c.Read(buffer)
+				return err
+			},
+			"rest": func() error { // what waits, and what does not
+				if _, err := c.Write(buffer); err != nil {
+					return err
+				}
+				err := errors.Join(c.Readable(), c.Readable())
+				if _, readErr := c.Read(buffer); readErr != nil {
+					return readErr
+				}
+				return err
+			},
+			"stale": func() error {
+				if c.Stale() {
+					return errors.New("it is stale")
+				}
+				return nil
+			},
+			"splice": func() error {
+				if !piped {
+					return nil
+				}
+				if _, err := c.Write(buffer); err != nil {
+					return err
+				}
+				_, readErr, writeErr := splicer{to, c, pipe}.move(int64(len(buffer)))
+				return errors.Join(readErr, writeErr)
+			},
+			"watch": func() error {
+				c.WatchHangup(hungUp, true)
+				c.WatchHangup(nil, false)
+				return nil
+			},
+		} {
+			got := testing.AllocsPerRun(300, func() {
+				if err := step(); err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+			})
+			if got != 0 {
+				t.Errorf("%s: %v allocations", name, got)
 			}
-		})
+		}
 	})
 }
 

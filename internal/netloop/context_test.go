@@ -53,77 +53,73 @@ func TestContext(t *testing.T) {
 // TestGuard ends contexts while a task reads, and while one dials.
 func TestGuard(t *testing.T) {
 	full := sockettest.FullQueue(t)
-	each(t, func(b *bed) {
+	eachTask(t, func(b *bed, x Executor) {
 		t := b.t
-		b.task(t, func(x Executor) {
-			var own Context
-			own.Init(x)
-			foreign, cancel := context.WithCancelCause(context.Background())
-			for name, end := range map[string]struct {
-				ctx context.Context
-				end func()
-			}{
-				"own":     {&own, func() { own.Cancel(errCause) }},
-				"foreign": {foreign, func() { cancel(errCause) }},
-			} {
-				c, _ := pair(t, x, "tcp")
-				guard := NewGuard(end.ctx, x, c)
-				x.Go(end.end)
-				if _, err := c.Read(make([]byte, 1)); !errors.Is(err, errCause) {
-					t.Errorf("%s: read: %v", name, err)
-				}
-				guard.End()
-				if _, err := x.Dial(end.ctx, "tcp", full, time.Time{}); !errors.Is(err, errCause) {
-					t.Errorf("%s: dial: %v", name, err)
-				}
-			}
-			var ended Context
+		var own Context
+		own.Init(x)
+		foreign, cancel := context.WithCancelCause(context.Background())
+		for name, end := range map[string]struct {
+			ctx context.Context
+			end func()
+		}{
+			"own":     {&own, func() { own.Cancel(errCause) }},
+			"foreign": {foreign, func() { cancel(errCause) }},
+		} {
 			c, _ := pair(t, x, "tcp")
-			guard := NewGuard(&ended, x, c)
-			guard.End()
-			ended.Cancel(errCause)
-			c.SetReadDeadline(time.Now().Add(time.Millisecond))
-			if _, err := c.Read(make([]byte, 1)); !errors.Is(err, errDeadline) {
-				t.Errorf("after the guard: %v", err)
+			guard := NewGuard(end.ctx, x, c)
+			x.Go(end.end)
+			if _, err := c.Read(make([]byte, 1)); !errors.Is(err, errCause) {
+				t.Errorf("%s: read: %v", name, err)
 			}
-		})
+			guard.End()
+			if _, err := x.Dial(end.ctx, "tcp", full, time.Time{}); !errors.Is(err, errCause) {
+				t.Errorf("%s: dial: %v", name, err)
+			}
+		}
+		var ended Context
+		c, _ := pair(t, x, "tcp")
+		guard := NewGuard(&ended, x, c)
+		guard.End()
+		ended.Cancel(errCause)
+		c.SetReadDeadline(time.Now().Add(time.Millisecond))
+		if _, err := c.Read(make([]byte, 1)); !errors.Is(err, errDeadline) {
+			t.Errorf("after the guard: %v", err)
+		}
 	})
 }
 
 // TestAdopt takes sockets of the standard library into an executor.
 func TestAdopt(t *testing.T) {
-	each(t, func(b *bed) {
+	eachTask(t, func(b *bed, x Executor) {
 		t := b.t
-		b.task(t, func(x Executor) {
-			listening := listen(t, "tcp")
-			plain := connect(t, listening)
-			far, err := listening.Accept()
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			defer func() { _ = far.Close() }()
-			c, err := x.Adopt(plain)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			defer func() { _ = c.Close() }()
-			c.SetData("something")
-			if c.Data() != "something" {
-				t.Errorf("it keeps %v", c.Data())
-			}
-			if _, err := far.Write([]byte("hello")); err != nil {
-				t.Error(err)
-			}
-			got := make([]byte, 5)
-			if n, err := c.Read(got); err != nil || string(got[:n]) != "hello" {
-				t.Errorf("read %q, %v", got[:n], err)
-			}
-			if _, err := x.Adopt(noConn{}); !errors.Is(err, errNoSocket) {
-				t.Errorf("adopt without a socket: %v", err)
-			}
-		})
+		listening := listen(t, "tcp")
+		plain := connect(t, listening)
+		far, err := listening.Accept()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer func() { _ = far.Close() }()
+		c, err := x.Adopt(plain)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer func() { _ = c.Close() }()
+		c.SetData("something")
+		if c.Data() != "something" {
+			t.Errorf("it keeps %v", c.Data())
+		}
+		if _, err := far.Write([]byte("hello")); err != nil {
+			t.Error(err)
+		}
+		got := make([]byte, 5)
+		if n, err := c.Read(got); err != nil || string(got[:n]) != "hello" {
+			t.Errorf("read %q, %v", got[:n], err)
+		}
+		if _, err := x.Adopt(noConn{}); !errors.Is(err, errNoSocket) {
+			t.Errorf("adopt without a socket: %v", err)
+		}
 	})
 }
 

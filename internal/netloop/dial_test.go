@@ -33,26 +33,24 @@ func TestDialFails(t *testing.T) {
 		{"no such zone", "tcp", "[fe80::1%nowhere]:80", 0, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			each(t, func(b *bed) {
+			eachTask(t, func(b *bed, x Executor) {
 				t := b.t
-				b.task(t, func(x Executor) {
-					var deadline time.Time
-					if test.within > 0 {
-						deadline = time.Now().Add(test.within)
-					}
-					c, err := x.Dial(context.Background(), test.network, test.address, deadline)
-					if err == nil {
-						_ = c.Close()
-						t.Error("it connects")
-					}
-					if test.want != nil && !errors.Is(err, test.want) {
-						t.Errorf("dial: %v, want %v", err, test.want)
-					}
-					var told *net.OpError
-					if test.want != nil && (!errors.As(err, &told) || told.Op != "dial") {
-						t.Errorf("%T does not say that it is of dialing", err)
-					}
-				})
+				var deadline time.Time
+				if test.within > 0 {
+					deadline = time.Now().Add(test.within)
+				}
+				c, err := x.Dial(context.Background(), test.network, test.address, deadline)
+				if err == nil {
+					_ = c.Close()
+					t.Error("it connects")
+				}
+				if test.want != nil && !errors.Is(err, test.want) {
+					t.Errorf("dial: %v, want %v", err, test.want)
+				}
+				var told *net.OpError
+				if test.want != nil && (!errors.As(err, &told) || told.Op != "dial") {
+					t.Errorf("%T does not say that it is of dialing", err)
+				}
 			})
 		})
 	}
@@ -64,18 +62,16 @@ func TestDialIPv6(t *testing.T) {
 		t.Skip("no IPv6 here:", err)
 	}
 	defer func() { _ = listening.Close() }()
-	each(t, func(b *bed) {
+	eachTask(t, func(b *bed, x Executor) {
 		t := b.t
-		b.task(t, func(x Executor) {
-			c, err := x.Dial(context.Background(), "tcp", listening.Addr().String(), time.Time{})
-			if err != nil {
-				t.Errorf("dial: %v", err)
-				return
-			}
-			defer func() { _ = c.Close() }()
-			if got := c.RemoteAddr().String(); got != listening.Addr().String() {
-				t.Errorf("remote %s", got)
-			}
-		})
+		c, err := x.Dial(context.Background(), "tcp", listening.Addr().String(), time.Time{})
+		if err != nil {
+			t.Errorf("dial: %v", err)
+			return
+		}
+		defer func() { _ = c.Close() }()
+		if got := c.RemoteAddr().String(); got != listening.Addr().String() {
+			t.Errorf("remote %s", got)
+		}
 	})
 }

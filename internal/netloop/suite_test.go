@@ -102,6 +102,12 @@ func (b *bed) task(t testing.TB, f func(x Executor)) {
 	<-done
 }
 
+// eachTask runs a test as a task of each driver.
+func eachTask(t *testing.T, test func(b *bed, x Executor)) {
+	t.Helper()
+	each(t, func(b *bed) { b.task(b.t, func(x Executor) { test(b, x) }) })
+}
+
 // listen opens a listening socket of the standard library.
 func listen(t testing.TB, network string) net.Listener {
 	t.Helper()

@@ -260,32 +260,30 @@ func TestTLSNoAllocation(t *testing.T) {
 		t.Skip("pools keep nothing: the race detector is on")
 	}
 	server, client := configs(t)
-	each(t, func(b *bed) {
+	eachTask(t, func(b *bed, x Executor) {
 		t := b.t
-		b.task(t, func(x Executor) {
-			own, other := tlsServed(t, x, server, client)
-			defer func() { _ = own.Close() }()
-			go pingBack(other)
-			buffer := make([]byte, 128) // not filled, so that nothing must be tried
-			deadline := time.Now().Add(time.Hour)
-			got := testing.AllocsPerRun(300, func() {
-				deadline = deadline.Add(time.Second)
-				own.SetReadDeadline(deadline)
-				own.SetWriteDeadline(deadline)
-				if _, err := own.Write(buffer[:64]); err != nil {
-					t.Errorf("write: %v", err)
-				}
-				if _, err := own.Read(buffer); err != nil {
-					t.Errorf("read: %v", err)
-				}
-				if own.Pending() || own.Stale() {
-					t.Error("something is there")
-				}
-			})
-			if got > 2 { // with the peer's
-				t.Errorf("%v allocations", got)
+		own, other := tlsServed(t, x, server, client)
+		defer func() { _ = own.Close() }()
+		go pingBack(other)
+		buffer := make([]byte, 128) // not filled, so that nothing must be tried
+		deadline := time.Now().Add(time.Hour)
+		got := testing.AllocsPerRun(300, func() {
+			deadline = deadline.Add(time.Second)
+			own.SetReadDeadline(deadline)
+			own.SetWriteDeadline(deadline)
+			if _, err := own.Write(buffer[:64]); err != nil {
+				t.Errorf("write: %v", err)
+			}
+			if _, err := own.Read(buffer); err != nil {
+				t.Errorf("read: %v", err)
+			}
+			if own.Pending() || own.Stale() {
+				t.Error("something is there")
 			}
 		})
+		if got > 2 { // with the peer's
+			t.Errorf("%v allocations", got)
+		}
 	})
 }
 

@@ -46,58 +46,53 @@ func joinedServed(t testing.TB, x Executor, server, client *tls.Config) (*TLS, *
 // TestTLSDetach goes on with a session on goroutines, with all that was read.
 func TestTLSDetach(t *testing.T) {
 	server, client := configs(t)
-	versions(t, func(t *testing.T, version uint16) {
-		t.Helper()
-		each(t, func(b *bed) {
-			t := b.t
-			b.task(t, func(x Executor) {
-				own, joined, other := joinedServed(t, x, of(server, version), client)
-				_, _ = own.Write([]byte("before "))
-				buffered(t, x, own, joined, other)
-				raw, err := own.Detach()
-				if err != nil {
-					t.Errorf("detach: %v", err)
-					return
-				}
-				defer func() { _ = raw.Close() }()
-				detached, ok := raw.(*DetachedTLS)
-				if !ok {
-					t.Errorf("it is a %T", raw)
-					return
-				}
-				if state := detached.ConnectionState(); state.Version != version || !state.HandshakeComplete {
-					t.Errorf("the state: %+v", state)
-				}
-				if detached.RemoteAddr().String() != joined.LocalAddr().String() || detached.LocalAddr().String() != joined.RemoteAddr().String() {
-					t.Error("it has other addresses")
-				}
-				x.Block(func() {
-					got := make([]byte, len(unread))
-					if _, err := io.ReadFull(raw, got); err != nil || string(got) != unread {
-						t.Errorf("read %q, %v", got, err)
-					}
-					const size = 1 << 20
-					go func() {
-						_, _ = io.Copy(other, noise(8, size))
-						_ = other.CloseWrite()
-					}()
-					go func() {
-						_, _ = io.Copy(struct{ io.Writer }{raw}, noise(9, size))
-						_ = detached.CloseWrite()
-					}()
-					before := make([]byte, len("before "))
-					if _, err := io.ReadFull(other, before); err != nil || string(before) != "before " {
-						t.Errorf("the peer read %q, %v", before, err)
-					}
-					done := make(chan struct{})
-					go func() { defer close(done); sameNoise(t, raw, 8, size) }()
-					sameNoise(t, other, 9, size)
-					if n, err := other.NetConn().Read(make([]byte, 1)); err != io.EOF { //nolint:errorlint // the very value
-						t.Errorf("the socket is not shut: %d, %v", n, err)
-					}
-					<-done
-				})
-			})
+	eachVersion(t, func(b *bed, x Executor, version uint16) {
+		t := b.t
+		own, joined, other := joinedServed(t, x, of(server, version), client)
+		_, _ = own.Write([]byte("before "))
+		buffered(t, x, own, joined, other)
+		raw, err := own.Detach()
+		if err != nil {
+			t.Errorf("detach: %v", err)
+			return
+		}
+		defer func() { _ = raw.Close() }()
+		detached, ok := raw.(*DetachedTLS)
+		if !ok {
+			t.Errorf("it is a %T", raw)
+			return
+		}
+		if state := detached.ConnectionState(); state.Version != version || !state.HandshakeComplete {
+			t.Errorf("the state: %+v", state)
+		}
+		if detached.RemoteAddr().String() != joined.LocalAddr().String() || detached.LocalAddr().String() != joined.RemoteAddr().String() {
+			t.Error("it has other addresses")
+		}
+		x.Block(func() {
+			got := make([]byte, len(unread))
+			if _, err := io.ReadFull(raw, got); err != nil || string(got) != unread {
+				t.Errorf("read %q, %v", got, err)
+			}
+			const size = 1 << 20
+			go func() {
+				_, _ = io.Copy(other, noise(8, size))
+				_ = other.CloseWrite()
+			}()
+			go func() {
+				_, _ = io.Copy(struct{ io.Writer }{raw}, noise(9, size))
+				_ = detached.CloseWrite()
+			}()
+			before := make([]byte, len("before "))
+			if _, err := io.ReadFull(other, before); err != nil || string(before) != "before " {
+				t.Errorf("the peer read %q, %v", before, err)
+			}
+			done := make(chan struct{})
+			go func() { defer close(done); sameNoise(t, raw, 8, size) }()
+			sameNoise(t, other, 9, size)
+			if n, err := other.NetConn().Read(make([]byte, 1)); err != io.EOF { //nolint:errorlint // the very value
+				t.Errorf("the socket is not shut: %d, %v", n, err)
+			}
+			<-done
 		})
 	})
 }

@@ -34,6 +34,15 @@ func versions(t *testing.T, test func(t *testing.T, version uint16)) {
 	}
 }
 
+// eachVersion runs a test as a task of each driver, by each version of TLS.
+func eachVersion(t *testing.T, test func(b *bed, x Executor, version uint16)) {
+	t.Helper()
+	versions(t, func(t *testing.T, version uint16) {
+		t.Helper()
+		eachTask(t, func(b *bed, x Executor) { test(b, x, version) })
+	})
+}
+
 // tlsServed returns our server's side of a connection and the client's, which
 // is crypto/tls's own.
 func tlsServed(t testing.TB, x Executor, server, client *tls.Config) (*TLS, *tls.Conn) {

@@ -83,42 +83,40 @@ func TestTLSHandshakeFails(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			each(t, func(b *bed) {
+			eachTask(t, func(b *bed, x Executor) {
 				t := b.t
-				b.task(t, func(x Executor) {
-					c, peer := pair(t, x, "tcp")
-					told := make(chan error, 1)
-					go func() {
-						other := tls.Client(peer, test.client)
-						err := other.Handshake()
-						if err == nil { // in TLS 1.3 a client learns it later
-							_, err = other.Read(make([]byte, 1))
-						}
-						told <- err
-						_ = peer.Close()
-					}()
-					own := ServeTLS(c, nil, test.server)
-					err := own.Handshake(time.Now().Add(time.Minute))
-					wantReason(t, err, test.want)
-					if test.is != nil && !errors.Is(err, test.is) || !strings.Contains(err.Error(), test.text) || failureOf(err).Plain != nil {
-						t.Errorf("it says: %v", err)
+				c, peer := pair(t, x, "tcp")
+				told := make(chan error, 1)
+				go func() {
+					other := tls.Client(peer, test.client)
+					err := other.Handshake()
+					if err == nil { // in TLS 1.3 a client learns it later
+						_, err = other.Read(make([]byte, 1))
 					}
-					if again := own.Handshake(time.Time{}); again != err { //nolint:errorlint // the very value
-						t.Errorf("again: %v", again)
-					}
-					_ = own.Close()
-					var peerErr error
-					x.Block(func() { peerErr = <-told })
-					if test.want != HandshakeRefused && (peerErr == nil || !strings.Contains(peerErr.Error(), "remote error: tls: ")) {
-						t.Errorf("the client is told: %v", peerErr)
-					}
+					told <- err
+					_ = peer.Close()
+				}()
+				own := ServeTLS(c, nil, test.server)
+				err := own.Handshake(time.Now().Add(time.Minute))
+				wantReason(t, err, test.want)
+				if test.is != nil && !errors.Is(err, test.is) || !strings.Contains(err.Error(), test.text) || failureOf(err).Plain != nil {
+					t.Errorf("it says: %v", err)
+				}
+				if again := own.Handshake(time.Time{}); again != err { //nolint:errorlint // the very value
+					t.Errorf("again: %v", again)
+				}
+				_ = own.Close()
+				var peerErr error
+				x.Block(func() { peerErr = <-told })
+				if test.want != HandshakeRefused && (peerErr == nil || !strings.Contains(peerErr.Error(), "remote error: tls: ")) {
+					t.Errorf("the client is told: %v", peerErr)
+				}
 
-					c, serving := pair(t, x, "tcp")
-					go func() { _ = tls.Server(serving, test.server).Handshake() }()
-					own = DialTLS(c, test.client)
-					wantReason(t, own.Handshake(time.Now().Add(time.Minute)), test.dialing)
-					_ = own.Close()
-				})
+				c, serving := pair(t, x, "tcp")
+				go func() { _ = tls.Server(serving, test.server).Handshake() }()
+				own = DialTLS(c, test.client)
+				wantReason(t, own.Handshake(time.Now().Add(time.Minute)), test.dialing)
+				_ = own.Close()
 			})
 		})
 	}
@@ -146,59 +144,52 @@ func TestTLSClientCertificate(t *testing.T) {
 	server.ClientAuth, server.ClientCAs = tls.RequireAndVerifyClientCert, authority.Pool()
 	known := client.Clone()
 	known.Certificates = []tls.Certificate{authority.Issue("client").TLS()}
-	versions(t, func(t *testing.T, version uint16) {
-		t.Helper()
-		each(t, func(b *bed) {
-			t := b.t
-			b.task(t, func(x Executor) {
-				own, _ := tlsServed(t, x, of(server, version), known)
-				if got := own.ConnectionState().VerifiedChains; len(got) != 1 || got[0][0].DNSNames[0] != "client" {
-					t.Errorf("the client is %v", got)
-				}
-				_ = own.Close()
-				own, _ = tlsDialed(t, x, of(server, version), known)
-				_ = own.Close()
-				if version != tls.VersionTLS13 {
-					return
-				}
-				c, peer := pair(t, x, "tcp")
-				go func() { _ = tls.Server(peer, server).Handshake() }()
-				own = DialTLS(c, client)
-				if err := own.Handshake(time.Now().Add(time.Minute)); err != nil {
-					t.Errorf("handshake: %v", err)
-				}
-				if _, err := own.Read(make([]byte, 1)); err == nil || !strings.Contains(err.Error(), "certificate required") {
-					t.Errorf("read: %v", err)
-				}
-				_ = own.Close()
-			})
-		})
+	eachVersion(t, func(b *bed, x Executor, version uint16) {
+		t := b.t
+		own, _ := tlsServed(t, x, of(server, version), known)
+		if got := own.ConnectionState().VerifiedChains; len(got) != 1 || got[0][0].DNSNames[0] != "client" {
+			t.Errorf("the client is %v", got)
+		}
+		_ = own.Close()
+		own, _ = tlsDialed(t, x, of(server, version), known)
+		_ = own.Close()
+		if version != tls.VersionTLS13 {
+			return
+		}
+		c, peer := pair(t, x, "tcp")
+		go func() { _ = tls.Server(peer, server).Handshake() }()
+		own = DialTLS(c, client)
+		if err := own.Handshake(time.Now().Add(time.Minute)); err != nil {
+			t.Errorf("handshake: %v", err)
+		}
+		if _, err := own.Read(make([]byte, 1)); err == nil || !strings.Contains(err.Error(), "certificate required") {
+			t.Errorf("read: %v", err)
+		}
+		_ = own.Close()
 	})
 }
 
 // TestTLSHandshakeTime has peers that say nothing, or not all.
 func TestTLSHandshakeTime(t *testing.T) {
 	server, client := configs(t)
-	each(t, func(b *bed) {
+	eachTask(t, func(b *bed, x Executor) {
 		t := b.t
-		b.task(t, func(x Executor) {
-			soon := func() time.Time { return time.Now().Add(20 * time.Millisecond) }
-			hello := recordHello(t, client)
-			for _, said := range []int{0, 1, headerBytes, 100, len(hello)} {
-				c, peer := pair(t, x, "tcp")
-				_, _ = peer.Write(hello[:said])
-				own := ServeTLS(c, nil, server)
-				err := own.Handshake(soon())
-				if wantReason(t, err, HandshakeTimeout); !errors.Is(err, os.ErrDeadlineExceeded) {
-					t.Errorf("after %d bytes: %v", said, err)
-				}
-				_ = own.Close()
+		soon := func() time.Time { return time.Now().Add(20 * time.Millisecond) }
+		hello := recordHello(t, client)
+		for _, said := range []int{0, 1, headerBytes, 100, len(hello)} {
+			c, peer := pair(t, x, "tcp")
+			_, _ = peer.Write(hello[:said])
+			own := ServeTLS(c, nil, server)
+			err := own.Handshake(soon())
+			if wantReason(t, err, HandshakeTimeout); !errors.Is(err, os.ErrDeadlineExceeded) {
+				t.Errorf("after %d bytes: %v", said, err)
 			}
-			c, _ := pair(t, x, "tcp")
-			own := DialTLS(c, client)
-			wantReason(t, own.Handshake(soon()), HandshakeTimeout)
 			_ = own.Close()
-		})
+		}
+		c, _ := pair(t, x, "tcp")
+		own := DialTLS(c, client)
+		wantReason(t, own.Handshake(soon()), HandshakeTimeout)
+		_ = own.Close()
 	})
 }
 
@@ -216,22 +207,20 @@ func TestTLSHandshakeInterrupted(t *testing.T) {
 		"reset":     {(*TLS).Reset, net.ErrClosed},
 	} {
 		t.Run(name, func(t *testing.T) {
-			each(t, func(b *bed) {
+			eachTask(t, func(b *bed, x Executor) {
 				t := b.t
-				b.task(t, func(x Executor) {
-					c, _ := pair(t, x, "tcp")
-					own := ServeTLS(c, nil, server)
-					done := beside(x, func() {
-						err := own.Handshake(time.Time{})
-						if wantReason(t, err, HandshakeInterrupted); !errors.Is(err, test.want) {
-							t.Errorf("handshake: %v", err)
-						}
-					})
-					_ = x.NewEvent().Wait(time.Now().Add(5 * time.Millisecond)) // it waits, or not yet: it is the same
-					test.end(own)
-					_ = done.Wait(time.Time{})
-					_ = own.Close()
+				c, _ := pair(t, x, "tcp")
+				own := ServeTLS(c, nil, server)
+				done := beside(x, func() {
+					err := own.Handshake(time.Time{})
+					if wantReason(t, err, HandshakeInterrupted); !errors.Is(err, test.want) {
+						t.Errorf("handshake: %v", err)
+					}
 				})
+				_ = x.NewEvent().Wait(time.Now().Add(5 * time.Millisecond)) // it waits, or not yet: it is the same
+				test.end(own)
+				_ = done.Wait(time.Time{})
+				_ = own.Close()
 			})
 		})
 	}
@@ -281,35 +270,30 @@ func (l *leaver) Write(p []byte) (int, error) {
 func TestTLSPeerLeaves(t *testing.T) {
 	server, client := configs(t)
 	for _, reset := range []bool{false, true} {
-		versions(t, func(t *testing.T, version uint16) {
-			t.Helper()
-			each(t, func(b *bed) {
-				t := b.t
-				b.task(t, func(x Executor) {
-					for said := 0; said < 3000; said += 41 {
-						c, peer := pair(t, x, "tcp")
-						done := make(chan struct{})
-						go func() {
-							defer close(done)
-							other := tls.Client(&leaver{peer, said, reset}, of(client, version))
-							_, _ = other.Write(make([]byte, 1000))
-							_ = other.NetConn().(*leaver).Conn.Close()
-						}()
-						own := ServeTLS(c, nil, server)
-						err := own.Handshake(time.Now().Add(time.Minute))
-						if err == nil {
-							_, err = io.Copy(io.Discard, struct{ io.Reader }{own})
-							if err == nil {
-								t.Errorf("after %d bytes it looks whole", said)
-							}
-						} else {
-							wantReason(t, err, HandshakeLeft)
-						}
-						_ = own.Close()
-						x.Block(func() { <-done })
+		eachVersion(t, func(b *bed, x Executor, version uint16) {
+			t := b.t
+			for said := 0; said < 3000; said += 41 {
+				c, peer := pair(t, x, "tcp")
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					other := tls.Client(&leaver{peer, said, reset}, of(client, version))
+					_, _ = other.Write(make([]byte, 1000))
+					_ = other.NetConn().(*leaver).Conn.Close()
+				}()
+				own := ServeTLS(c, nil, server)
+				err := own.Handshake(time.Now().Add(time.Minute))
+				if err == nil {
+					_, err = io.Copy(io.Discard, struct{ io.Reader }{own})
+					if err == nil {
+						t.Errorf("after %d bytes it looks whole", said)
 					}
-				})
-			})
+				} else {
+					wantReason(t, err, HandshakeLeft)
+				}
+				_ = own.Close()
+				x.Block(func() { <-done })
+			}
 		})
 	}
 }
@@ -317,49 +301,47 @@ func TestTLSPeerLeaves(t *testing.T) {
 // TestTLSPlain has a client speak HTTP in clear; it can be answered so.
 func TestTLSPlain(t *testing.T) {
 	server, client := configs(t)
-	each(t, func(b *bed) {
+	eachTask(t, func(b *bed, x Executor) {
 		t := b.t
-		b.task(t, func(x Executor) {
-			for text, http := range map[string]bool{
-				"GET / HTTP/1.1\r\nHost: a\r\n\r\n": true,
-				"OPTIONS * HTTP/1.1\r\n\r\n":        true,
-				"SSH-2.0-OpenSSH_9\r\n":             false,
-				"get / HTTP/1.1\r\n":                false,
-				"\x00\x00\x00\x00\x00":              false,
-			} {
-				for early := range 2 {
-					c, peer := pair(t, x, "tcp")
-					_, _ = io.WriteString(peer, text)
-					first := make([]byte, 3*early)
-					_, _ = io.ReadFull(c, first)
-					own := ServeTLS(c, first, server)
-					err := own.Handshake(time.Now().Add(time.Minute))
-					wantReason(t, err, HandshakeNotTLS)
-					failure := failureOf(err)
-					var header tls.RecordHeaderError
-					if string(failure.Plain) != text || failure.HTTP() != http || !errors.As(err, &header) {
-						t.Errorf("%q, early %v: %+v", text, early, failure)
-					}
-					if _, err := io.WriteString(own.Inner(), "in clear"); err != nil {
-						t.Errorf("answer: %v", err)
-					}
-					_ = own.Close()
-					x.Block(func() {
-						if got, err := io.ReadAll(peer); string(got) != "in clear" || err != nil {
-							t.Errorf("the client read %q, %v", got, err)
-						}
-					})
+		for text, http := range map[string]bool{
+			"GET / HTTP/1.1\r\nHost: a\r\n\r\n": true,
+			"OPTIONS * HTTP/1.1\r\n\r\n":        true,
+			"SSH-2.0-OpenSSH_9\r\n":             false,
+			"get / HTTP/1.1\r\n":                false,
+			"\x00\x00\x00\x00\x00":              false,
+		} {
+			for early := range 2 {
+				c, peer := pair(t, x, "tcp")
+				_, _ = io.WriteString(peer, text)
+				first := make([]byte, 3*early)
+				_, _ = io.ReadFull(c, first)
+				own := ServeTLS(c, first, server)
+				err := own.Handshake(time.Now().Add(time.Minute))
+				wantReason(t, err, HandshakeNotTLS)
+				failure := failureOf(err)
+				var header tls.RecordHeaderError
+				if string(failure.Plain) != text || failure.HTTP() != http || !errors.As(err, &header) {
+					t.Errorf("%q, early %v: %+v", text, early, failure)
 				}
+				if _, err := io.WriteString(own.Inner(), "in clear"); err != nil {
+					t.Errorf("answer: %v", err)
+				}
+				_ = own.Close()
+				x.Block(func() {
+					if got, err := io.ReadAll(peer); string(got) != "in clear" || err != nil {
+						t.Errorf("the client read %q, %v", got, err)
+					}
+				})
 			}
-			c, peer := pair(t, x, "tcp")
-			_, _ = io.WriteString(peer, "HTTP/1.1 400 Bad Request\r\n\r\n")
-			own := DialTLS(c, client)
-			err := own.Handshake(time.Time{})
-			if wantReason(t, err, HandshakeNotTLS); failureOf(err).HTTP() {
-				t.Error("an answer is no request")
-			}
-			_ = own.Close()
-		})
+		}
+		c, peer := pair(t, x, "tcp")
+		_, _ = io.WriteString(peer, "HTTP/1.1 400 Bad Request\r\n\r\n")
+		own := DialTLS(c, client)
+		err := own.Handshake(time.Time{})
+		if wantReason(t, err, HandshakeNotTLS); failureOf(err).HTTP() {
+			t.Error("an answer is no request")
+		}
+		_ = own.Close()
 	})
 }
 
@@ -387,51 +369,46 @@ func TestTLSReasonOf(t *testing.T) {
 // rest.
 func TestTLSResumed(t *testing.T) {
 	server, client := configs(t)
-	versions(t, func(t *testing.T, version uint16) {
-		t.Helper()
-		each(t, func(b *bed) {
-			t := b.t
-			b.task(t, func(x Executor) {
-				for _, dialing := range []bool{false, true} {
-					client := of(client, version)
-					client.ClientSessionCache = tls.NewLRUClientSessionCache(4)
-					for round := range 3 {
-						own, other := (*TLS)(nil), (*tls.Conn)(nil)
-						if dialing {
-							own, other = tlsDialed(t, x, server, client)
-							if version == tls.VersionTLS13 {
-								settle(t, x, "tickets come", func() bool { return own.records.partial() || own.Inner().Stale() })
-							}
-							if own.Stale() || own.Pending() {
-								t.Error("a ticket counts as something")
-							}
-							atRest(t, own)
-						} else {
-							own, other = tlsServed(t, x, server, client)
-						}
-						if got := own.ConnectionState().DidResume; got != (round > 0) {
-							t.Errorf("round %d, dialing %v: resumed %v", round, dialing, got)
-						}
-						x.Block(func() { _, _ = io.WriteString(other, "x") })
-						if err := own.Readable(); err != nil || !own.Stale() {
-							t.Errorf("a byte is there: %v", err)
-						}
-						if n, err := own.Read(make([]byte, 2)); n != 1 || err != nil || own.Stale() {
-							t.Errorf("read %d, %v", n, err)
-						}
-						_, _ = own.Write([]byte("y")) // after the tickets, for those
-						x.Block(func() {
-							if n, err := other.Read(make([]byte, 1)); n != 1 || err != nil {
-								t.Errorf("the peer read %d, %v", n, err)
-							}
-							_ = other.Close()
-						})
-						settle(t, x, "the end comes", own.Stale)
-						_ = own.Close()
+	eachVersion(t, func(b *bed, x Executor, version uint16) {
+		t := b.t
+		for _, dialing := range []bool{false, true} {
+			client := of(client, version)
+			client.ClientSessionCache = tls.NewLRUClientSessionCache(4)
+			for round := range 3 {
+				own, other := (*TLS)(nil), (*tls.Conn)(nil)
+				if dialing {
+					own, other = tlsDialed(t, x, server, client)
+					if version == tls.VersionTLS13 {
+						settle(t, x, "tickets come", func() bool { return own.records.partial() || own.Inner().Stale() })
 					}
+					if own.Stale() || own.Pending() {
+						t.Error("a ticket counts as something")
+					}
+					atRest(t, own)
+				} else {
+					own, other = tlsServed(t, x, server, client)
 				}
-			})
-		})
+				if got := own.ConnectionState().DidResume; got != (round > 0) {
+					t.Errorf("round %d, dialing %v: resumed %v", round, dialing, got)
+				}
+				x.Block(func() { _, _ = io.WriteString(other, "x") })
+				if err := own.Readable(); err != nil || !own.Stale() {
+					t.Errorf("a byte is there: %v", err)
+				}
+				if n, err := own.Read(make([]byte, 2)); n != 1 || err != nil || own.Stale() {
+					t.Errorf("read %d, %v", n, err)
+				}
+				_, _ = own.Write([]byte("y")) // after the tickets, for those
+				x.Block(func() {
+					if n, err := other.Read(make([]byte, 1)); n != 1 || err != nil {
+						t.Errorf("the peer read %d, %v", n, err)
+					}
+					_ = other.Close()
+				})
+				settle(t, x, "the end comes", own.Stale)
+				_ = own.Close()
+			}
+		}
 	})
 }
 
@@ -439,26 +416,24 @@ func TestTLSResumed(t *testing.T) {
 // closes one that rests too long.
 func TestTLSInnerClosed(t *testing.T) {
 	server, client := configs(t)
-	each(t, func(b *bed) {
+	eachTask(t, func(b *bed, x Executor) {
 		t := b.t
-		b.task(t, func(x Executor) {
-			own, _ := tlsServed(t, x, server, client)
-			_ = own.Inner().Close()
-			if !own.Stale() {
-				t.Error("it is good for another exchange")
-			}
-			if _, err := own.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
-				t.Errorf("read: %v", err)
-			}
-			if _, err := own.Write(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
-				t.Errorf("write: %v", err)
-			}
-			if _, err := own.Detach(); !errors.Is(err, net.ErrClosed) {
-				t.Errorf("detach: %v", err)
-			}
-			if err := own.Close(); err != nil {
-				t.Errorf("close: %v", err)
-			}
-		})
+		own, _ := tlsServed(t, x, server, client)
+		_ = own.Inner().Close()
+		if !own.Stale() {
+			t.Error("it is good for another exchange")
+		}
+		if _, err := own.Read(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("read: %v", err)
+		}
+		if _, err := own.Write(make([]byte, 1)); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("write: %v", err)
+		}
+		if _, err := own.Detach(); !errors.Is(err, net.ErrClosed) {
+			t.Errorf("detach: %v", err)
+		}
+		if err := own.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
 	})
 }

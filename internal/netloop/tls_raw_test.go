@@ -182,48 +182,46 @@ func (p *rawPeer) readData(n int64) (data []byte, updates int, err error) {
 // waits, on one loop: nothing may wait for the lock that crypto/tls holds.
 func TestTLSKeyUpdateBesideWriter(t *testing.T) {
 	server, client := configs(t)
-	each(t, func(b *bed) {
+	eachTask(t, func(b *bed, x Executor) {
 		t := b.t
-		b.task(t, func(x Executor) {
-			own, p := newRawPeer(t, x, server, client)
-			defer func() { _ = own.Close() }()
-			const size = 16 << 20 // more than any queue of the system's takes
-			writing := beside(x, func() {
-				if _, err := io.CopyBuffer(struct{ io.Writer }{own}, noise(5, size), make([]byte, 100<<10)); err != nil {
-					t.Errorf("write: %v", err)
-				}
-			})
-			settle(t, x, "the writer waits", func() bool { return own.Unsent() > 0 })
-			const rounds = 50
-			got := make([]byte, 1)
-			for i := range rounds {
-				text := string(rune('a' + i%26))
-				_, _ = p.conn.Write(append(p.update(updateRequested), p.data(text)...))
-				if _, err := io.ReadFull(own, got); err != nil || string(got) != text {
-					t.Errorf("read %q, %v beside a writer", got, err)
-					return
-				}
+		own, p := newRawPeer(t, x, server, client)
+		defer func() { _ = own.Close() }()
+		const size = 16 << 20 // more than any queue of the system's takes
+		writing := beside(x, func() {
+			if _, err := io.CopyBuffer(struct{ io.Writer }{own}, noise(5, size), make([]byte, 100<<10)); err != nil {
+				t.Errorf("write: %v", err)
 			}
-			// Others run, too.
-			if err := beside(x, func() {}).Wait(time.Now().Add(time.Minute)); err != nil {
-				t.Error(err)
+		})
+		settle(t, x, "the writer waits", func() bool { return own.Unsent() > 0 })
+		const rounds = 50
+		got := make([]byte, 1)
+		for i := range rounds {
+			text := string(rune('a' + i%26))
+			_, _ = p.conn.Write(append(p.update(updateRequested), p.data(text)...))
+			if _, err := io.ReadFull(own, got); err != nil || string(got) != text {
+				t.Errorf("read %q, %v beside a writer", got, err)
+				return
 			}
-			x.Block(func() {
-				data, updates, err := p.readData(size)
-				if err != nil || updates != rounds {
-					t.Errorf("the peer read %d bytes and %d new keys, %v", len(data), updates, err)
-				}
-				sameNoise(t, bytes.NewReader(data), 5, size)
-			})
-			if err := writing.Wait(time.Now().Add(time.Minute)); err != nil {
-				t.Error(err)
+		}
+		// Others run, too.
+		if err := beside(x, func() {}).Wait(time.Now().Add(time.Minute)); err != nil {
+			t.Error(err)
+		}
+		x.Block(func() {
+			data, updates, err := p.readData(size)
+			if err != nil || updates != rounds {
+				t.Errorf("the peer read %d bytes and %d new keys, %v", len(data), updates, err)
 			}
-			_, _ = own.Write([]byte("still"))
-			x.Block(func() {
-				if data, _, err := p.readData(5); err != nil || string(data) != "still" {
-					t.Errorf("then the peer read %q, %v", data, err)
-				}
-			})
+			sameNoise(t, bytes.NewReader(data), 5, size)
+		})
+		if err := writing.Wait(time.Now().Add(time.Minute)); err != nil {
+			t.Error(err)
+		}
+		_, _ = own.Write([]byte("still"))
+		x.Block(func() {
+			if data, _, err := p.readData(5); err != nil || string(data) != "still" {
+				t.Errorf("then the peer read %q, %v", data, err)
+			}
 		})
 	})
 }
@@ -232,100 +230,96 @@ func TestTLSKeyUpdateBesideWriter(t *testing.T) {
 // rest, and without end.
 func TestTLSKeyUpdateAlone(t *testing.T) {
 	server, client := configs(t)
-	each(t, func(b *bed) {
+	eachTask(t, func(b *bed, x Executor) {
 		t := b.t
-		b.task(t, func(x Executor) {
-			own, p := newRawPeer(t, x, server, client)
-			defer func() { _ = own.Close() }()
-			answered := func(what string) {
-				t.Helper()
-				x.Block(func() {
-					if kind, _, err := p.read(); kind != recordHandshake || err != nil {
-						t.Errorf("%s: a record %d, %v", what, kind, err)
-					}
-				})
-			}
-			reads := func(want string) {
-				t.Helper()
-				got := make([]byte, len(want))
-				if _, err := io.ReadFull(own, got); err != nil || string(got) != want {
-					t.Errorf("read %q, %v", got, err)
+		own, p := newRawPeer(t, x, server, client)
+		defer func() { _ = own.Close() }()
+		answered := func(what string) {
+			t.Helper()
+			x.Block(func() {
+				if kind, _, err := p.read(); kind != recordHandshake || err != nil {
+					t.Errorf("%s: a record %d, %v", what, kind, err)
 				}
+			})
+		}
+		reads := func(want string) {
+			t.Helper()
+			got := make([]byte, len(want))
+			if _, err := io.ReadFull(own, got); err != nil || string(got) != want {
+				t.Errorf("read %q, %v", got, err)
 			}
-			_, _ = p.conn.Write(append(p.update(updateUnrequested), p.data("a")...))
-			reads("a")
+		}
+		_, _ = p.conn.Write(append(p.update(updateUnrequested), p.data("a")...))
+		reads("a")
 
-			// At rest it neither makes it stale nor is anything there to read.
-			_, _ = p.conn.Write(p.update(updateRequested))
-			settle(t, x, "it comes", own.Inner().Stale)
-			if own.Stale() || own.Pending() {
-				t.Error("new keys count as something")
-			}
-			answered("at rest")
-			atRest(t, own)
+		// At rest it neither makes it stale nor is anything there to read.
+		_, _ = p.conn.Write(p.update(updateRequested))
+		settle(t, x, "it comes", own.Inner().Stale)
+		if own.Stale() || own.Pending() {
+			t.Error("new keys count as something")
+		}
+		answered("at rest")
+		atRest(t, own)
 
-			// A message in two records, and a wait between them.
-			message := []byte{messageKeyUpdate, 0, 0, 1, updateRequested}
-			_, _ = p.conn.Write(p.seal(recordHandshake, message[:2]))
-			settle(t, x, "it comes", own.Inner().Stale)
-			if own.Stale() {
-				t.Error("half of a message counts as something")
-			}
-			own.SetReadDeadline(time.Now().Add(5 * time.Millisecond))
-			_, _ = own.Read(make([]byte, 1))
-			own.SetReadDeadline(time.Time{})
-			second := p.seal(recordHandshake, message[2:])
-			_, _ = p.conn.Write(second[:9])
-			settle(t, x, "it comes", own.Inner().Stale)
-			if !own.Stale() {
-				t.Error("a part of a record is not there")
-			}
-			p.out.update()
-			_, _ = p.conn.Write(append(second[9:], p.data("b")...))
-			reads("b")
-			answered("in two records")
+		// A message in two records, and a wait between them.
+		message := []byte{messageKeyUpdate, 0, 0, 1, updateRequested}
+		_, _ = p.conn.Write(p.seal(recordHandshake, message[:2]))
+		settle(t, x, "it comes", own.Inner().Stale)
+		if own.Stale() {
+			t.Error("half of a message counts as something")
+		}
+		own.SetReadDeadline(time.Now().Add(5 * time.Millisecond))
+		_, _ = own.Read(make([]byte, 1))
+		own.SetReadDeadline(time.Time{})
+		second := p.seal(recordHandshake, message[2:])
+		_, _ = p.conn.Write(second[:9])
+		settle(t, x, "it comes", own.Inner().Stale)
+		if !own.Stale() {
+			t.Error("a part of a record is not there")
+		}
+		p.out.update()
+		_, _ = p.conn.Write(append(second[9:], p.data("b")...))
+		reads("b")
+		answered("in two records")
 
-			_, _ = p.conn.Write(p.seal(recordAlert, []byte{2, 80})) // internal_error
-			settle(t, x, "it comes", own.Inner().Stale)
-			if _, err := own.Read(make([]byte, 1)); !own.Stale() || err == nil || !strings.Contains(err.Error(), "internal error") {
-				t.Errorf("an alert: %v", err)
-			}
-		})
+		_, _ = p.conn.Write(p.seal(recordAlert, []byte{2, 80})) // internal_error
+		settle(t, x, "it comes", own.Inner().Stale)
+		if _, err := own.Read(make([]byte, 1)); !own.Stale() || err == nil || !strings.Contains(err.Error(), "internal error") {
+			t.Errorf("an alert: %v", err)
+		}
 	})
 }
 
 // TestTLSKeyUpdateFlood has a peer ask for new keys, which takes no answer.
 func TestTLSKeyUpdateFlood(t *testing.T) {
 	server, client := configs(t)
-	each(t, func(b *bed) {
+	eachTask(t, func(b *bed, x Executor) {
 		t := b.t
-		b.task(t, func(x Executor) {
-			own, p := newRawPeer(t, x, server, client)
-			defer func() { _ = own.Close() }()
-			writing := beside(x, func() { _ = fill(own) })
-			settle(t, x, "the writer waits", func() bool { return own.Unsent() > 0 })
-			go func() {
-				for {
-					if _, err := p.conn.Write(append(p.update(updateRequested), p.data("x")...)); err != nil {
-						return
-					}
+		own, p := newRawPeer(t, x, server, client)
+		defer func() { _ = own.Close() }()
+		writing := beside(x, func() { _ = fill(own) })
+		settle(t, x, "the writer waits", func() bool { return own.Unsent() > 0 })
+		go func() {
+			for {
+				if _, err := p.conn.Write(append(p.update(updateRequested), p.data("x")...)); err != nil {
+					return
 				}
-			}()
-			n, err := int64(0), error(nil)
-			for err == nil {
-				var more int
-				more, err = own.Read(make([]byte, 100))
-				n += int64(more)
 			}
-			if err != errAnswers { //nolint:errorlint // the very value
-				t.Errorf("read %d, %v", n, err)
-			}
-			if got := own.Unsent(); got > 2*mostStanding {
-				t.Errorf("%d bytes wait", got)
-			}
-			_ = own.Close()
-			_ = writing.Wait(time.Time{})
-		})
+		}()
+		n, err := int64(0), error(nil)
+		for err == nil {
+			var more int
+			more, err = own.Read(make([]byte, 100))
+			n += int64(more)
+		}
+		if err != errAnswers { //nolint:errorlint // the very value
+			t.Errorf("read %d, %v", n, err)
+		}
+		if got := own.Unsent(); got > 2*mostStanding {
+			t.Errorf("%d bytes wait", got)
+		}
+		_ = own.Close()
+		_ = writing.Wait(time.Time{})
 	})
 }
 
@@ -333,33 +327,31 @@ func TestTLSKeyUpdateFlood(t *testing.T) {
 // and nothing looks like an end.
 func TestTLSBadRecord(t *testing.T) {
 	server, client := configs(t)
-	each(t, func(b *bed) {
+	eachTask(t, func(b *bed, x Executor) {
 		t := b.t
-		b.task(t, func(x Executor) {
-			own, p := newRawPeer(t, x, server, client)
-			good, tampered := p.data("good"), p.data("tampered")
-			tampered[len(tampered)-1] ^= 1
-			_, _ = p.conn.Write(append(good, tampered...))
-			got := make([]byte, 8)
-			if n, err := own.Read(got); err != nil || string(got[:n]) != "good" {
-				t.Errorf("read %q, %v", got[:n], err)
+		own, p := newRawPeer(t, x, server, client)
+		good, tampered := p.data("good"), p.data("tampered")
+		tampered[len(tampered)-1] ^= 1
+		_, _ = p.conn.Write(append(good, tampered...))
+		got := make([]byte, 8)
+		if n, err := own.Read(got); err != nil || string(got[:n]) != "good" {
+			t.Errorf("read %q, %v", got[:n], err)
+		}
+		_, err := own.Read(got)
+		if err == nil || !strings.Contains(err.Error(), "bad record MAC") {
+			t.Errorf("read: %v", err)
+		}
+		if _, err := own.Write([]byte("x")); err == nil {
+			t.Error("it can still write")
+		}
+		_ = own.Close()
+		x.Block(func() {
+			if kind, content, err := p.read(); err != nil || kind != recordAlert || !bytes.Equal(content, []byte{2, 20}) {
+				t.Errorf("the peer read a record %d, % x, %v", kind, content, err)
 			}
-			_, err := own.Read(got)
-			if err == nil || !strings.Contains(err.Error(), "bad record MAC") {
-				t.Errorf("read: %v", err)
+			if kind, content, err := p.read(); err != io.EOF { //nolint:errorlint // the very value
+				t.Errorf("and then a record %d, % x, %v", kind, content, err)
 			}
-			if _, err := own.Write([]byte("x")); err == nil {
-				t.Error("it can still write")
-			}
-			_ = own.Close()
-			x.Block(func() {
-				if kind, content, err := p.read(); err != nil || kind != recordAlert || !bytes.Equal(content, []byte{2, 20}) {
-					t.Errorf("the peer read a record %d, % x, %v", kind, content, err)
-				}
-				if kind, content, err := p.read(); err != io.EOF { //nolint:errorlint // the very value
-					t.Errorf("and then a record %d, % x, %v", kind, content, err)
-				}
-			})
 		})
 	})
 }

@@ -127,36 +127,31 @@ func (j *joining) flush() {
 func TestTLSLarge(t *testing.T) {
 	const size = 4 << 20
 	server, client := configs(t)
-	versions(t, func(t *testing.T, version uint16) {
-		t.Helper()
-		each(t, func(b *bed) {
-			t := b.t
-			b.task(t, func(x Executor) {
-				for _, made := range []func(testing.TB, Executor, *tls.Config, *tls.Config) (*TLS, *tls.Conn){tlsServed, tlsDialed} {
-					own, other := made(t, x, of(server, version), client)
-					sent := beside(x, func() {
-						if _, err := io.CopyBuffer(struct{ io.Writer }{own}, noise(1, size), make([]byte, 100<<10)); err != nil {
-							t.Errorf("write: %v", err)
-						}
-						if err := own.CloseWrite(); err != nil {
-							t.Errorf("close: %v", err)
-						}
-					})
-					var peer sync.WaitGroup
-					peer.Go(func() { sameNoise(t, other, 1, size) })
-					peer.Go(func() {
-						_, _ = io.Copy(other, noise(2, size))
-						_ = other.CloseWrite()
-					})
-					sameNoise(t, own, 2, size)
-					_ = sent.Wait(time.Time{})
-					inGoroutine(x, peer.Wait)
-					if err := own.Close(); err != nil {
-						t.Error(err)
-					}
+	eachVersion(t, func(b *bed, x Executor, version uint16) {
+		t := b.t
+		for _, made := range []func(testing.TB, Executor, *tls.Config, *tls.Config) (*TLS, *tls.Conn){tlsServed, tlsDialed} {
+			own, other := made(t, x, of(server, version), client)
+			sent := beside(x, func() {
+				if _, err := io.CopyBuffer(struct{ io.Writer }{own}, noise(1, size), make([]byte, 100<<10)); err != nil {
+					t.Errorf("write: %v", err)
+				}
+				if err := own.CloseWrite(); err != nil {
+					t.Errorf("close: %v", err)
 				}
 			})
-		})
+			var peer sync.WaitGroup
+			peer.Go(func() { sameNoise(t, other, 1, size) })
+			peer.Go(func() {
+				_, _ = io.Copy(other, noise(2, size))
+				_ = other.CloseWrite()
+			})
+			sameNoise(t, own, 2, size)
+			_ = sent.Wait(time.Time{})
+			inGoroutine(x, peer.Wait)
+			if err := own.Close(); err != nil {
+				t.Error(err)
+			}
+		}
 	})
 }
 
@@ -164,57 +159,52 @@ func TestTLSLarge(t *testing.T) {
 // of every length.
 func TestTLSCut(t *testing.T) {
 	server, client := configs(t)
-	versions(t, func(t *testing.T, version uint16) {
-		t.Helper()
-		each(t, func(b *bed) {
-			t := b.t
-			b.task(t, func(x Executor) {
-				for early := 0; early < 300; early = 2*early + 1 {
-					c, peer := pair(t, x, "tcp")
-					other := tls.Client(dribble{peer}, of(client, version))
-					want := strings.Repeat("some text ", 20)
-					done := make(chan struct{})
-					go func() {
-						defer close(done)
-						_, _ = io.WriteString(other, want)
-						exchange(t, other, want)
-						_ = other.CloseWrite()
-					}()
-					// A hello of TLS 1.2 is shorter than the longest of these.
-					first := make([]byte, min(early, shortestHello))
-					if _, err := io.ReadFull(c, first); err != nil {
-						t.Errorf("early: %v", err)
-					}
-					own := ServeTLS(c, first, server)
-					clear(first)
-					if err := own.Handshake(time.Time{}); err != nil {
-						t.Errorf("handshake: %v", err)
-						return
-					}
-					got := make([]byte, len(want))
-					for i := 0; i < len(got); i += 3 {
-						if err := own.Readable(); err != nil {
-							t.Errorf("readable: %v", err)
-						}
-						if !own.Pending() || !own.Stale() {
-							t.Error("readable, and nothing is there")
-						}
-						end := min(i+3, len(got))
-						if _, err := io.ReadFull(own, got[i:end]); err != nil {
-							t.Errorf("read: %v", err)
-						}
-					}
-					if string(got) != want {
-						t.Errorf("got %q", got)
-					}
-					if got, err := io.ReadAll(struct{ io.Reader }{echoing{t, own}}); err != nil || string(got) != want {
-						t.Errorf("got %q, %v", got, err)
-					}
-					x.Block(func() { <-done })
-					_ = own.Close()
+	eachVersion(t, func(b *bed, x Executor, version uint16) {
+		t := b.t
+		for early := 0; early < 300; early = 2*early + 1 {
+			c, peer := pair(t, x, "tcp")
+			other := tls.Client(dribble{peer}, of(client, version))
+			want := strings.Repeat("some text ", 20)
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				_, _ = io.WriteString(other, want)
+				exchange(t, other, want)
+				_ = other.CloseWrite()
+			}()
+			// A hello of TLS 1.2 is shorter than the longest of these.
+			first := make([]byte, min(early, shortestHello))
+			if _, err := io.ReadFull(c, first); err != nil {
+				t.Errorf("early: %v", err)
+			}
+			own := ServeTLS(c, first, server)
+			clear(first)
+			if err := own.Handshake(time.Time{}); err != nil {
+				t.Errorf("handshake: %v", err)
+				return
+			}
+			got := make([]byte, len(want))
+			for i := 0; i < len(got); i += 3 {
+				if err := own.Readable(); err != nil {
+					t.Errorf("readable: %v", err)
 				}
-			})
-		})
+				if !own.Pending() || !own.Stale() {
+					t.Error("readable, and nothing is there")
+				}
+				end := min(i+3, len(got))
+				if _, err := io.ReadFull(own, got[i:end]); err != nil {
+					t.Errorf("read: %v", err)
+				}
+			}
+			if string(got) != want {
+				t.Errorf("got %q", got)
+			}
+			if got, err := io.ReadAll(struct{ io.Reader }{echoing{t, own}}); err != nil || string(got) != want {
+				t.Errorf("got %q, %v", got, err)
+			}
+			x.Block(func() { <-done })
+			_ = own.Close()
+		}
 	})
 }
 
@@ -257,26 +247,24 @@ func TestTLSEnd(t *testing.T) {
 		"cut in a header": {func(other *tls.Conn) { _, _ = other.NetConn().Write([]byte{23, 3}); _ = other.NetConn().Close() }, io.ErrUnexpectedEOF},
 	} {
 		t.Run(name, func(t *testing.T) {
-			each(t, func(b *bed) {
+			eachTask(t, func(b *bed, x Executor) {
 				t := b.t
-				b.task(t, func(x Executor) {
-					own, other := tlsServed(t, x, server, client)
-					defer func() { _ = own.Close() }()
-					_, _ = io.WriteString(other, "last")
-					test.end(other)
-					got := make([]byte, 4)
-					if n, err := own.Read(got); err != nil || string(got[:n]) != "last" {
-						t.Errorf("read %q, %v", got[:n], err)
+				own, other := tlsServed(t, x, server, client)
+				defer func() { _ = own.Close() }()
+				_, _ = io.WriteString(other, "last")
+				test.end(other)
+				got := make([]byte, 4)
+				if n, err := own.Read(got); err != nil || string(got[:n]) != "last" {
+					t.Errorf("read %q, %v", got[:n], err)
+				}
+				for range 2 {
+					if n, err := own.Read(got); n != 0 || err != test.want { //nolint:errorlint // the very value
+						t.Errorf("at the end: %d, %v", n, err)
 					}
-					for range 2 {
-						if n, err := own.Read(got); n != 0 || err != test.want { //nolint:errorlint // the very value
-							t.Errorf("at the end: %d, %v", n, err)
-						}
-					}
-					if !own.Stale() || !own.Pending() || own.Readable() != nil {
-						t.Error("the end is not there")
-					}
-				})
+				}
+				if !own.Stale() || !own.Pending() || own.Readable() != nil {
+					t.Error("the end is not there")
+				}
 			})
 		})
 	}
@@ -285,55 +273,53 @@ func TestTLSEnd(t *testing.T) {
 // TestTLSHalfClose ends our side first, and the peer goes on.
 func TestTLSHalfClose(t *testing.T) {
 	server, client := configs(t)
-	each(t, func(b *bed) {
+	eachTask(t, func(b *bed, x Executor) {
 		t := b.t
-		b.task(t, func(x Executor) {
-			own, other := tlsServed(t, x, server, client)
-			_, _ = own.Write([]byte("last"))
-			for range 2 {
-				if err := own.CloseWrite(); err != nil {
-					t.Errorf("close: %v", err)
-				}
-			}
-			if _, err := own.Write([]byte("more")); !errors.Is(err, syscall.EPIPE) {
-				t.Errorf("a write after it: %v", err)
-			}
-			x.Block(func() {
-				if got, err := io.ReadAll(other); err != nil || string(got) != "last" {
-					t.Errorf("the peer read %q, %v", got, err)
-				}
-				if n, err := other.NetConn().Read(make([]byte, 1)); err != io.EOF { //nolint:errorlint // the very value
-					t.Errorf("the socket is not shut: %d, %v", n, err)
-				}
-				_, _ = io.WriteString(other, "answer")
-				_ = other.Close()
-			})
-			if got, err := io.ReadAll(own); string(got) != "answer" || err != nil {
-				t.Errorf("read %q, %v", got, err)
-			}
-			atRest(t, own)
-			_ = own.Close()
-
-			// Where there is no room, it does not wait.
-			own, other = tlsServed(t, x, server, client)
-			own.SetWriteDeadline(time.Now().Add(50 * time.Millisecond))
-			written := int64(0)
-			for {
-				n, err := own.Write(make([]byte, 256<<10))
-				if written += int64(n); err != nil {
-					break
-				}
-			}
-			own.SetWriteDeadline(time.Time{})
+		own, other := tlsServed(t, x, server, client)
+		_, _ = own.Write([]byte("last"))
+		for range 2 {
 			if err := own.CloseWrite(); err != nil {
 				t.Errorf("close: %v", err)
 			}
-			x.Block(func() {
-				if n, err := io.Copy(io.Discard, other); n != written || err != nil {
-					t.Errorf("the peer read %d of %d, %v", n, written, err)
-				}
-			})
-			_ = own.Close()
+		}
+		if _, err := own.Write([]byte("more")); !errors.Is(err, syscall.EPIPE) {
+			t.Errorf("a write after it: %v", err)
+		}
+		x.Block(func() {
+			if got, err := io.ReadAll(other); err != nil || string(got) != "last" {
+				t.Errorf("the peer read %q, %v", got, err)
+			}
+			if n, err := other.NetConn().Read(make([]byte, 1)); err != io.EOF { //nolint:errorlint // the very value
+				t.Errorf("the socket is not shut: %d, %v", n, err)
+			}
+			_, _ = io.WriteString(other, "answer")
+			_ = other.Close()
 		})
+		if got, err := io.ReadAll(own); string(got) != "answer" || err != nil {
+			t.Errorf("read %q, %v", got, err)
+		}
+		atRest(t, own)
+		_ = own.Close()
+
+		// Where there is no room, it does not wait.
+		own, other = tlsServed(t, x, server, client)
+		own.SetWriteDeadline(time.Now().Add(50 * time.Millisecond))
+		written := int64(0)
+		for {
+			n, err := own.Write(make([]byte, 256<<10))
+			if written += int64(n); err != nil {
+				break
+			}
+		}
+		own.SetWriteDeadline(time.Time{})
+		if err := own.CloseWrite(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+		x.Block(func() {
+			if n, err := io.Copy(io.Discard, other); n != written || err != nil {
+				t.Errorf("the peer read %d of %d, %v", n, written, err)
+			}
+		})
+		_ = own.Close()
 	})
 }
