@@ -127,8 +127,17 @@ func mistakeOf(issues *cel.Issues) *mistake {
 	if strings.HasPrefix(message, "undeclared reference") && !strings.Contains(message, "did you mean") {
 		hint = "known here: " + variables
 	}
+	if len(message) > longestMistake { // it may have the expression's own words in it
+		message = strings.ToValidUTF8(message[:longestMistake], "") + "…"
+	}
+	if first.Location.Line() < 1 {
+		return &mistake{"is no expression: " + message, hint} // as a whole
+	}
 	return &mistake{fmt.Sprintf("has a mistake at %d:%d of its text: %s", first.Location.Line(), first.Location.Column()+1, message), hint}
 }
+
+// longestMistake is how many bytes of the library's message are told.
+const longestMistake = 300
 
 var (
 	errDenied     = errors.New("the expression does not allow it")

@@ -123,9 +123,24 @@ func TestRBACProblems(t *testing.T) {
 		"{allow: 'request.path.matches(\"(\")'}": "allow ",
 		"{allow: 'request.path.matches(\"((a{100}){100}){100}\")'}":                                                   "allow ",
 		`{allow: 'request.path.matches("(abc){400}")'}`:                                                               "allow ",
-		"{allow: " + "'" + strings.Repeat("(", 300) + "'}":                                                            "allow has a mistake at ",
-		"{allow: " + "'" + strings.Repeat("true || ", 3000) + "true'}":                                                "allow has a mistake at ",
+		"{allow: " + "'" + strings.Repeat("(", 300) + "'}":                                                            "allow is no expression: ",
+		"{allow: " + "'" + strings.Repeat("true || ", 3000) + "true'}":                                                "allow is no expression: ",
 		"{allow: 'claims.a.all(a, claims.b.all(b, claims.c.all(c, a == b && b == c)))'}":                              "allow may cost too much for one request: it goes through lists within lists, or long texts again and again (simplify it)",
 		"{allow: '[1,2,3,4,5,6,7,8,9].all(a, [1,2,3,4,5,6,7,8,9].all(b, claims.c.all(c, claims.d.all(d, c == d))))'}": "allow may cost too much",
 	})
+}
+
+// TestMistakesAreShort: what is told of an expression has no position where it is wrong as a
+// whole, and not all of a long one in it.
+func TestMistakesAreShort(t *testing.T) {
+	for text, want := range map[string]string{
+		strings.Repeat("(", 300) + "true" + strings.Repeat(")", 300): "allow is no expression: expression recursion limit exceeded: 250",
+		strings.Repeat("true && ", 3000) + "true":                    "allow is no expression: expression code point size exceeds limit",
+		strings.Repeat("x", 16000):                                   "allow has a mistake at 1:1 of its text: undeclared reference to 'xxx",
+	} {
+		_, _, problems := built(access.RBAC(), "{allow: '"+text+"'}")
+		if got := strings.Join(problems, "|"); !strings.Contains(got, want) || len(got) > 600 {
+			t.Errorf("%s…: %d bytes, %.300s", text[:10], len(got), got)
+		}
+	}
 }
