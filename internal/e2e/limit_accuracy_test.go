@@ -96,7 +96,7 @@ routes:
 	for _, c := range pacers {
 		t.Run(c.user, func(t *testing.T) {
 			visits := m.journal.of(c.user)
-			wantTokens(t, visits, 100, 20)
+			wantTokens(t, visits, 100, 20, 0)
 			if n, _ := passed(visits); *long && (n < 2000 || n > 2040) {
 				t.Errorf("%d passed in 20 s, want 2,020 within 1%%", n)
 			}
@@ -123,7 +123,7 @@ routes:
 	all, _ := m.begin(t, pacers, nil)()
 	m.counted(t, all)
 	for i, c := range pacers {
-		t.Run(c.user, func(t *testing.T) { wantWindow(t, m.journal.of(c.user), most[i], time.Second) })
+		t.Run(c.user, func(t *testing.T) { wantWindow(t, m.journal.of(c.user), most[i], time.Second, 0) })
 	}
 }
 
@@ -218,6 +218,6 @@ routes:
 	if n := m.Metric("gateway_config_reloads_total", "result", "success"); n != 101 {
 		t.Errorf("%v configurations were served, want 101", n)
 	}
-	wantTokens(t, m.journal.of("of a bucket"), 100, 20)
-	wantWindow(t, m.journal.of("of a window"), 50, time.Second)
+	wantTokens(t, m.journal.of("of a bucket"), 100, 20, 0)
+	wantWindow(t, m.journal.of("of a window"), 50, time.Second, 0)
 }

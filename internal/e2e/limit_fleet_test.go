@@ -150,45 +150,53 @@ func runFleet(t *testing.T, c fleetLimit) {
 		`  - {match: {path: /x}, upstream: up, middleware: [{rate_limit: {name: shared, algorithm: %s, rate: %d/s%s, key: "header:X-User", store: main, sync: %s}}]}
 `, c.algorithm, fleetRate, burst, c.sync))
 	// A machine that is busy with much else stands still for 50 ms now and then, and each
-	// gateway goes on by itself then, as it should.
+	// gateway goes on by itself then, as it should: what these decisions may change is known,
+	// but a run without them says more.
 	const most = 5
 	for try := 1; ; try++ {
 		visits, alone := f.measure(fmt.Sprint("user ", try))
-		if alone > 0 && try < most {
-			t.Logf("without the store were made %v decisions of %d", alone, len(visits))
-			continue
-		}
-		if alone > float64(len(visits))/2 {
-			t.Fatalf("the store made %v decisions of %d alone", float64(len(visits))-alone, len(visits))
-		}
-		if alone > 0 {
-			t.Skipf("the machine is too busy: in %d runs the Redis was never in time", most)
-		}
 		if n, _ := passed(visits); n != int(f.served.Load()) {
 			t.Errorf("clients count %d that passed, the endpoint %d", n, f.served.Load())
 		}
-		if c.sync == "lease" {
-			wantLeased(t, visits, c)
+		switch {
+		case c.sync == "lease":
+			wantLeased(t, visits, c, alone)
+		case c.algorithm == "sliding_window":
+			wantWindow(t, visits, fleetRate, time.Second, alone)
+		default:
+			wantTokens(t, visits, fleetRate, fleetBurst, alone)
+			wantExactly(t, visits, alone)
+		}
+		if alone == 0 || t.Failed() {
 			return
 		}
-		if c.algorithm == "sliding_window" {
-			wantWindow(t, visits, fleetRate, time.Second)
-			return
-		}
-		wantTokens(t, visits, fleetRate, fleetBurst)
-		if n, within := passed(visits); *long {
-			want := fleetBurst + fleetRate*within.Seconds()
-			if off := float64(n) - want; max(off, -off) > want/100 {
-				t.Errorf("%d passed in %v, want %.0f within 1%%", n, within, want)
+		t.Logf("without the store were made %d decisions of %d", alone, len(visits))
+		if try == most {
+			if alone > len(visits)/2 {
+				t.Errorf("the store made %d decisions of %d alone", len(visits)-alone, len(visits))
 			}
+			return
 		}
+	}
+}
+
+// wantExactly holds what passed to the limit, where it is counted for long enough: within 1%,
+// and what alone decisions may have changed that the store did not make.
+func wantExactly(t *testing.T, visits []visit, alone int) {
+	t.Helper()
+	if !*long {
 		return
+	}
+	n, within := passed(visits)
+	want := fleetBurst + fleetRate*within.Seconds()
+	if off := float64(n) - want; max(off, -off) > want/100+float64(alone) {
+		t.Errorf("%d passed in %v, want %.0f within 1%%, and %d", n, within, want, alone)
 	}
 }
 
 // measure has a user ask for more than there is, as long as it is counted. alone is how
 // many decisions were not the store's.
-func (f *fleet) measure(user string) (visits []visit, alone float64) {
+func (f *fleet) measure(user string) (visits []visit, alone int) {
 	f.t.Helper()
 	before := f.storeErrors()
 	f.served.Store(0)
@@ -206,5 +214,5 @@ func (f *fleet) measure(user string) (visits []visit, alone float64) {
 		visits = append(visits, v)
 	}
 	slices.SortFunc(visits, func(a, b visit) int { return cmp.Compare(a.before.UnixNano(), b.before.UnixNano()) })
-	return visits, f.storeErrors() - before
+	return visits, int(f.storeErrors() - before)
 }
