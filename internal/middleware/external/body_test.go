@@ -1,12 +1,15 @@
 package external_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -210,4 +213,49 @@ func TestBodyThatWasRead(t *testing.T) {
 	if got.String() != "hello, you" || message.Buffered(x.Request.Body) != 0 {
 		t.Errorf("got %q", got.String())
 	}
+}
+
+// TestBodyOverADeadConnection: a connection to the service that dies with a second question
+// fails nobody, also where a body goes with it.
+func TestBodyOverADeadConnection(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var bodies atomic.Int32
+	answer := func(conn net.Conn) {
+		defer func() { _ = conn.Close() }()
+		reader := bufio.NewReader(conn)
+		if r, err := http.ReadRequest(reader); err == nil {
+			if text, err := io.ReadAll(r.Body); err == nil && string(text) == "hello" {
+				bodies.Add(1)
+			}
+			_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+			_, _ = reader.ReadByte() // the second question begins
+		}
+	}
+	var over sync.WaitGroup
+	over.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			over.Go(func() { answer(conn) })
+		}
+	})
+	t.Cleanup(over.Wait)
+	t.Cleanup(func() { _ = listener.Close() })
+	m, release := newBed(t).build(`{http: {url: "http://` + listener.Addr().String() + `"}, body: {}}`)
+	for range 3 {
+		x := asked(t.Context(), "PUT /")
+		with(x, "hello", 5)
+		if reached, err := serve(m, x); err != nil || reached == nil {
+			t.Error(err)
+		}
+	}
+	if n := bodies.Load(); n != 3 {
+		t.Errorf("the service was told %d bodies", n)
+	}
+	release()
 }
