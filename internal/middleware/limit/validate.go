@@ -21,9 +21,17 @@ func validateMaxKeys(n int, report model.Report) {
 	}
 }
 
+// longestName is how many characters a name has at most, as those of middleware: two
+// fields of each response bear it.
+const longestName = 128
+
 // validateName reports a name that clients could not be told: fields of HTTP have but
-// printable ASCII for it (RFC 9651 3.3.3).
+// printable ASCII for it (RFC 9651 3.3.3), and not room for all.
 func validateName(name string, report model.Report) {
+	if len(name) > longestName {
+		report("name", fmt.Sprintf("name has %d characters, it may have %d", len(name), longestName), "clients are told it with each response")
+		return
+	}
 	if strings.ContainsFunc(name, func(c rune) bool { return c < ' ' || c > '~' }) {
 		report("name", fmt.Sprintf("the name %+q has characters that clients cannot be told", name), "use printable ASCII")
 	}

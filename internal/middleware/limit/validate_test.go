@@ -14,6 +14,8 @@ func TestOneProblem(t *testing.T) {
 		`{rate_limit: {rate: 1/s, name: "a\r\nb"}}`:                         `the name "a\r\nb" has characters that clients cannot be told`,
 		`{rate_limit: {rate: 1/s, name: "a\x7f"}}`:                          `the name "a\x7f" has characters that clients cannot be told`,
 		`{rate_limit: {rate: 1/s, name: "a \"b\\"}}`:                        "",
+		"{rate_limit: {rate: 1/s, name: " + strings.Repeat("n", 128) + "}}": "",
+		"{rate_limit: {rate: 1/s, name: " + strings.Repeat("n", 129) + "}}": "name has 129 characters, it may have 128",
 		`{rate_limit: {rate: 1/s, tiers: {"": {rate: 2/s}}}}`:               "a tier has an empty name, as who has none",
 		"{rate_limit: {rate: 1/s, max_keys: 100000000}}":                    "",
 		"{rate_limit: {rate: 1/s, max_keys: 99999999999}}":                  "max_keys must be at most 100000000, not 99999999999",
