@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/net/http/httpguts"
-
 	"sluice/internal/canonical"
 	"sluice/internal/config"
 	"sluice/internal/middleware/auth"
@@ -106,9 +104,15 @@ func validatePaths(o *Options, report model.Report) {
 	}
 }
 
+// isCookieName tells whether a cookie can be called so. Names have no dots: what stands
+// behind one tells the parts of a session, so that another session's name could be a part's.
+func isCookieName(name string) bool {
+	return name != "" && len(name) <= longestName && strings.Trim(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_") == ""
+}
+
 func validateSession(o *Options, s *settings, report model.Report) {
 	switch {
-	case !httpguts.ValidHeaderFieldName(s.Cookie) || len(s.Cookie) > longestName: // a token, too (RFC 6265 4.1.1)
+	case !isCookieName(s.Cookie):
 		report("session.cookie", fmt.Sprintf("session.cookie must be a name of at most %d letters, digits, - and _, not %q", longestName, s.Cookie), "")
 	case strings.HasPrefix(s.Cookie, "__"):
 		report("session.cookie", "session.cookie must not begin with __", "__Host- is put before it where it can be")

@@ -36,6 +36,9 @@ func TestProblems(t *testing.T) {
 		"{" + base + ", post_logout_path: logout}":            "post_logout_path must be a path such as",
 		"{" + base + ", logout_path: /}":                      "post_logout_path is where people log in or out",
 		"{" + base + ", session: {cookie: 'a b'}}":            "session.cookie must be a name of at most 64 letters",
+		"{" + base + ", session: {cookie: sluice.1}}":         "session.cookie must be a name of at most 64 letters",
+		"{" + base + ", session: {cookie: a.login.b}}":        "session.cookie must be a name of at most 64 letters",
+		"{" + base + ", session: {cookie: ''}}":               "session.cookie must be a name of at most 64 letters",
 		"{" + base + ", session: {cookie: __Host-a}}":         "session.cookie must not begin with __",
 		"{" + base + ", session: {ttl: 0s}}":                  "session.ttl must be from 1s to",
 		"{" + base + ", session: {ttl: 100000h}}":             "session.ttl must be from 1s to",
@@ -55,7 +58,7 @@ func TestProblems(t *testing.T) {
 		}
 	}
 	for _, options := range []string{
-		"{" + base + "}", "{" + base + ", session: {store: main}}", "{" + base + ", session: {store: cookie}}", "{" + base + ", scopes: []}",
+		"{" + base + "}", "{" + base + ", session: {store: main}}", "{" + base + ", session: {store: cookie}}", "{" + base + ", session: {cookie: A-z_09}}", "{" + base + ", scopes: []}",
 		"{" + base + ", redirect_path: /cb, logout_path: /out, post_logout_path: /bye}", "{" + base + ", session: {secret: " + strings.Repeat("a", 32) + "}}",
 	} {
 		if _, problems := resolve(t, "", options); problems != nil {
