@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
 
 	"sluice/internal/pemfile"
 	"sluice/internal/pipeline"
@@ -35,7 +36,10 @@ func (d *grpcDecider) request(x *pipeline.Exchange, s *settings, body *copied) r
 	if body != nil {
 		body.tell(asked.GetAttributes().GetRequest().GetHttp())
 	}
-	return request{decide: func(ctx context.Context) (*decision, error) { return d.decide(ctx, s, asked) }}
+	via := viaOf(x.Request.Fields)
+	return request{decide: func(ctx context.Context) (*decision, error) {
+		return d.decide(metadata.AppendToOutgoingContext(ctx, "via", via), s, asked)
+	}}
 }
 
 func (d *grpcDecider) decide(ctx context.Context, s *settings, asked *authv3.CheckRequest) (*decision, error) {

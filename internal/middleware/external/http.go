@@ -60,18 +60,18 @@ func newHTTPDecider(s *httpSettings, timeout time.Duration) *httpDecider {
 func (d *httpDecider) disconnect() { d.transport.CloseIdleConnections() }
 
 func (d *httpDecider) request(x *pipeline.Exchange, s *settings, body *copied) request {
-	header, id := told(x, s.HTTP.Told), x.ID
+	header, id, via := told(x, s.HTTP.Told), x.ID, viaOf(x.Request.Fields)
 	if body != nil {
 		header[partialBody] = []string{body.partially()}
 	}
 	return request{
 		sum:    func() keyed.Digest { return sumOf(header, body) },
-		decide: func(ctx context.Context) (*decision, error) { return d.decide(ctx, s, header, id, body) },
+		decide: func(ctx context.Context) (*decision, error) { return d.decide(ctx, s, header, id, via, body) },
 	}
 }
 
-// told is the header of a request to the service, but for the id, by which it does not
-// decide.
+// told is the header of a request to the service, but for the id and the way, by which it
+// does not decide.
 func told(x *pipeline.Exchange, names []string) http.Header {
 	r, h := x.Request, http.Header{"User-Agent": {"sluice"}}
 	for _, name := range names {
@@ -132,7 +132,7 @@ func sumOf(header http.Header, body *copied) keyed.Digest {
 	return h.sum()
 }
 
-func (d *httpDecider) decide(ctx context.Context, s *settings, header http.Header, id string, body *copied) (*decision, error) {
+func (d *httpDecider) decide(ctx context.Context, s *settings, header http.Header, id, via string, body *copied) (*decision, error) {
 	method, content := http.MethodGet, io.Reader(nil)
 	if body != nil {
 		method, content = http.MethodPost, strings.NewReader(body.text)
@@ -142,6 +142,7 @@ func (d *httpDecider) decide(ctx context.Context, s *settings, header http.Heade
 		return nil, err
 	}
 	request.Header = header
+	request.Header["Via"] = []string{via}
 	if body != nil && header["Idempotency-Key"] == nil {
 		// It is not sent, and lets the client ask again where a connection that was idle died.
 		request.Header["Idempotency-Key"] = []string{}

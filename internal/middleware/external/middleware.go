@@ -36,6 +36,9 @@ func (g *gate) serve(x *pipeline.Exchange, next pipeline.Handler) error {
 	for _, name := range g.Drop {
 		x.DropRequestField(name)
 	}
+	if looped(x.Request.Fields) {
+		return pipeline.NewError(pipeline.LoopDetected, errLoop)
+	}
 	var body *copied
 	if g.Body != nil {
 		var err error
@@ -67,6 +70,8 @@ func (g *gate) serve(x *pipeline.Exchange, next pipeline.Handler) error {
 	apply(d.response, x.DropResponseField, &x.Response.Fields)
 	return nil
 }
+
+var errLoop = errors.New("the authorization service is asked about its own questions")
 
 // overdue tells whether a call has had its time: that is its client's doing, and none of
 // the service, whose failure may let requests pass.
