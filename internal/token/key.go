@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/emmansun/gmsm/smx509"
 )
@@ -66,17 +67,48 @@ func (k *Key) fits(a algorithm) bool {
 	return !ok || len(secret) >= a.hash.Size() // RFC 7518 3.2
 }
 
+// cost is about how long it takes to check a signature with the key. The larger curves have
+// no code of their own for the processors.
+func (k *Key) cost() time.Duration {
+	switch k.family {
+	case familySecret:
+		return time.Microsecond
+	case familyRSA:
+		if key, ok := k.material.(*rsa.PublicKey); ok {
+			times := time.Duration(key.N.BitLen()) / shortestRSA
+			return 30 * time.Microsecond * times * times
+		}
+	case familyP384:
+		return time.Millisecond
+	case familyP521:
+		return 2 * time.Millisecond
+	case familyP256, familyEd25519, familySM2:
+	}
+	return 70 * time.Microsecond
+}
+
 // Set is the keys of an issuer. It is not changed; other keys are another set.
 type Set struct {
 	keys []*Key
 	held map[[sha256.Size]byte]bool
+	cost time.Duration // of a token that has as many of them tried as it can, about
 }
 
 // NewSet returns a set of keys.
 func NewSet(keys ...*Key) *Set {
 	s := &Set{keys: keys, held: make(map[[sha256.Size]byte]bool, len(keys))}
+	costs := map[family][]time.Duration{}
 	for _, k := range keys {
 		s.held[k.sum] = true
+		costs[k.family] = append(costs[k.family], k.cost())
+	}
+	for _, all := range costs {
+		slices.Sort(all)
+		sum := time.Duration(0)
+		for _, cost := range all[max(0, len(all)-mostTried):] {
+			sum += cost
+		}
+		s.cost = max(s.cost, sum)
 	}
 	return s
 }

@@ -66,6 +66,20 @@ func (v *Verifier) Verify(text string, now time.Time) (verified *Verified, issue
 	return out, at, out.set, nil
 }
 
+// dear is how long others may wait for a token to be verified.
+const dear = 250 * time.Microsecond
+
+// Dear tells whether it may take long to verify a token, by the keys of now: with one of the
+// larger curves or many of RSA, some milliseconds, which anybody can have spent.
+func (v *Verifier) Dear() bool {
+	for i := range v.Issuers {
+		if set := v.Issuers[i].Keys(); set != nil && set.cost > dear {
+			return true
+		}
+	}
+	return false
+}
+
 // checkSignature looks at the signature, and notes the key that has made it.
 func (*Verifier) checkSignature(out *Verified, p *parsed, by *Issuer, a algorithm, _ time.Time) (err error) {
 	if out.set = by.Keys(); out.set == nil {

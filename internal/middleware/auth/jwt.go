@@ -80,10 +80,11 @@ type bearer struct {
 	verifier *token.Verifier
 	remotes  []*keyset.Remote           // by issuer; nil: its keys are fixed
 	cache    *token.Cache[*ClaimedUser] // nil: none
+	aside    *aside
 }
 
 func buildJWT(site *pipeline.Site, j *jwt) pipeline.Middleware {
-	b := &bearer{jwt: j, verifier: &token.Verifier{
+	b := &bearer{jwt: j, aside: acquireAside(site.Leases), verifier: &token.Verifier{
 		Required: j.Required, Find: find, Leeway: j.Leeway, MaxBytes: j.MaxBytes,
 	}}
 	for i := range j.Issuers {
@@ -176,23 +177,29 @@ func (b *bearer) credential(r *message.Request) (text string, there bool, err er
 
 // verify verifies a token, with newer keys of its issuer if that is what it takes.
 func (b *bearer) verify(x *pipeline.Exchange, text string, now time.Time) (*ClaimedUser, *token.Verified, error) {
-	verified, issuer, set, err := b.judge(x, text, now)
-	if errors.Is(err, token.ErrUnknownKey) || errors.Is(err, token.ErrNoKeys) {
-		if remote := b.remotes[issuer]; remote != nil {
-			newer, failure := await(x, remote, set)
+	said, err := b.judge(x, text, now)
+	if err != nil {
+		return nil, nil, err
+	}
+	if errors.Is(said.fault, token.ErrUnknownKey) || errors.Is(said.fault, token.ErrNoKeys) {
+		if remote := b.remotes[said.issuer]; remote != nil {
+			newer, failure := await(x, remote, said.set)
 			switch {
 			case errors.Is(failure, keyset.ErrUnavailable), errors.Is(failure, keyset.ErrCrowded):
 				return nil, nil, unavailable(failure)
 			case failure != nil: // the client has left
 				return nil, nil, failure
-			case newer != set:
-				verified, _, _, err = b.judge(x, text, now)
+			case newer != said.set:
+				if said, err = b.judge(x, text, now); err != nil {
+					return nil, nil, err
+				}
 			}
 		}
 	}
-	if err != nil {
-		return nil, nil, unauthenticated(challengeToken, err)
+	if said.fault != nil {
+		return nil, nil, unauthenticated(challengeToken, said.fault)
 	}
+	verified := said.verified
 	user, err := b.UserOf(verified.Claims)
 	if err != nil {
 		return nil, nil, unauthenticated(challengeToken, err)
@@ -200,17 +207,27 @@ func (b *bearer) verify(x *pipeline.Exchange, text string, now time.Time) (*Clai
 	return user, verified, nil
 }
 
-// longOnes are tokens of more bytes than these: others wait for as long as it takes to
-// verify one, unless that is done aside.
+// longOnes are tokens of more bytes than these, which are verified aside, as others wait for
+// as long as it takes.
 const longOnes = 8 << 10
 
-// judge is what the verifier says.
-func (b *bearer) judge(x *pipeline.Exchange, text string, now time.Time) (verified *token.Verified, issuer int, set *token.Set, err error) {
-	if len(text) <= longOnes {
-		return b.verifier.Verify(text, now)
+// verdict is what the verifier says of a token.
+type verdict struct {
+	verified *token.Verified
+	issuer   int
+	set      *token.Set
+	fault    error // of the token
+}
+
+// judge is what the verifier says. It fails where that cannot be told.
+func (b *bearer) judge(x *pipeline.Exchange, text string, now time.Time) (v verdict, err error) {
+	verify := func() { v.verified, v.issuer, v.set, v.fault = b.verifier.Verify(text, now) }
+	if len(text) > longOnes || b.verifier.Dear() {
+		err = b.aside.do(x, verify)
+	} else {
+		verify()
 	}
-	x.Wait(func() { verified, issuer, set, err = b.verifier.Verify(text, now) })
-	return verified, issuer, set, err
+	return v, err
 }
 
 // await waits for newer keys, no longer than the exchange may.
