@@ -75,8 +75,8 @@ func (k *Key) cost() time.Duration {
 		return time.Microsecond
 	case familyRSA:
 		if key, ok := k.material.(*rsa.PublicKey); ok {
-			times := time.Duration(key.N.BitLen()) / shortestRSA
-			return 30 * time.Microsecond * times * times
+			times := key.N.BitLen() / shortestRSA
+			return time.Duration(30*times*times) * time.Microsecond
 		}
 	case familyP384:
 		return time.Millisecond
@@ -97,7 +97,7 @@ type Set struct {
 // NewSet returns a set of keys.
 func NewSet(keys ...*Key) *Set {
 	s := &Set{keys: keys, held: make(map[[sha256.Size]byte]bool, len(keys))}
-	costs := map[family][]time.Duration{}
+	costs := make([][]time.Duration, familySM2+1)
 	for _, k := range keys {
 		s.held[k.sum] = true
 		costs[k.family] = append(costs[k.family], k.cost())
