@@ -131,7 +131,7 @@ func (g *gate) logIn(x *pipeline.Exchange, m *metadata, code string, a *attempt)
 		}
 		now := g.now()
 		s = newSession(t, now, now)
-		s.Login = random()
+		s.Login, s.Nonce = random(), a.Nonce
 		if _, err = g.userOf(s); err != nil {
 			return
 		}

@@ -68,7 +68,11 @@ func (g *gate) again(ctx context.Context, m *metadata, s *session) (*tokens, err
 	if err != nil {
 		return nil, g.failure(ctx, err)
 	}
-	return g.verify(ctx, got, before, "")
+	nonce := s.Nonce
+	if nonce == "" { // of an older version
+		nonce, _ = before["nonce"].(string)
+	}
+	return g.verify(ctx, got, before, nonce)
 }
 
 // failure is what an error of the library means. Nothing that the issuer has written is in
@@ -96,8 +100,9 @@ func (g *gate) failure(ctx context.Context, err error) error {
 }
 
 // verify holds what the issuer has given to what it should be (OpenID Connect Core 1.0,
-// 3.1.3.7 and 3.1.3.8). before are the claims of the session that is refreshed (12.2): then
-// an ID token may be missing. nil: it is a log-in, with a nonce.
+// 3.1.3.7 and 3.1.3.8), and to the nonce of the log-in. before are the claims of the session
+// that is refreshed (12.2): then an ID token may be missing, and so may its nonce. nil: it is
+// a log-in.
 func (g *gate) verify(ctx context.Context, got *oauth2.Token, before map[string]any, nonce string) (*tokens, error) {
 	t := &tokens{refresh: got.RefreshToken}
 	if seconds := got.ExpiresIn; seconds > 0 {
@@ -179,7 +184,7 @@ func (g *gate) checkClaims(claims, before map[string]any, nonce string) error {
 	if before["sub"] != subject {
 		return errSub
 	}
-	if told, there := claims["nonce"]; there && told != before["nonce"] {
+	if told, there := claims["nonce"]; there && told != nonce {
 		return errNonce
 	}
 	return nil

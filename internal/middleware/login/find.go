@@ -166,7 +166,7 @@ func (g *gate) refresh(h *held, sealed string) (*held, error) {
 		}
 		began := time.Unix(s.Began, 0)
 		fresh := newSession(t, began, g.now())
-		fresh.Login = s.Login
+		fresh.Login, fresh.Nonce = s.Login, s.Nonce
 		if fresh.IDToken == "" {
 			fresh.IDToken = s.IDToken
 		}

@@ -2,7 +2,9 @@ package login
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -60,6 +62,53 @@ func TestRefreshWithoutIDToken(t *testing.T) {
 	if b.issuer.seen().refreshed != 2 {
 		t.Errorf("refreshed %d times", b.issuer.seen().refreshed)
 	}
+}
+
+// TestNonceOfARefresh may be there or not, as the issuer likes, and is that of the log-in.
+func TestNonceOfARefresh(t *testing.T) {
+	b := newBed(t, usualOptions)
+	to := b.browser()
+	begun := to.begin("/")
+	u, err := url.Parse(begun)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o := to.visit(b.issuer.authorize(begun)); o.status != 302 {
+		t.Fatal(o.err)
+	}
+	for _, claims := range []map[string]any{nil, {"nonce": u.Query().Get("nonce")}, nil, {"nonce": u.Query().Get("nonce")}} {
+		b.issuer.change(func() { b.issuer.claims = claims })
+		b.over()
+		to.passes(fmt.Sprintf("refreshed with the claims %v", claims))
+	}
+	b.issuer.change(func() { b.issuer.claims = map[string]any{"nonce": ""} })
+	b.over()
+	if o := to.do("GET", "/"); o.status != 401 {
+		t.Errorf("with another nonce: %d", o.status)
+	}
+}
+
+// TestSessionOfAnOlderVersion has its nonce in its ID token alone.
+func TestSessionOfAnOlderVersion(t *testing.T) {
+	b := newBed(t, usualOptions)
+	br := b.loggedIn()
+	s, err := b.gate.keeper.open("", strings.TrimPrefix(br.cookies[sessionName], "1."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	claims, err := claimsOf(s.IDToken)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Nonce = ""
+	text, err := b.gate.keeper.save(t.Context(), s, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	br.cookies[sessionName] = "1." + text
+	b.issuer.change(func() { b.issuer.claims = map[string]any{"nonce": claims["nonce"]} })
+	b.over()
+	br.passes("refreshed with the nonce of its log-in")
 }
 
 // TestParallel requests with one session share one refresh, and all get what comes of it;

@@ -28,6 +28,8 @@ type session struct {
 	// Login names the log-in that it came of, in all of its refreshes. Sessions of older
 	// versions have none.
 	Login string `json:"l,omitempty"`
+	// Nonce is that of the log-in: ID tokens of refreshes may have it, each or some. Alike.
+	Nonce string `json:"n,omitempty"`
 }
 
 // held is a session that a client has. It is not changed.
