@@ -3,6 +3,7 @@
 package netloop
 
 import (
+	"bufio"
 	"errors"
 	"io"
 	"log/slog"
@@ -18,58 +19,44 @@ const exhaustedChild = "NETLOOP_EXHAUSTED"
 // TestExhausted takes all descriptors of a child process. Who comes then is
 // told; once others leave, all is well again.
 func TestExhausted(t *testing.T) {
-	for _, k := range drivers() {
-		if os.Getenv(exhaustedChild) == k.name {
-			exhaustedServer(t, k)
-			return
+	inChildren(t, exhaustedChild, exhaustedServer, func(t *testing.T, address string, _ io.Writer, _ *bufio.Reader) {
+		t.Helper()
+		var open []net.Conn
+		told := 0
+		for len(open) < 80 && told < 2 {
+			conn, err := net.Dial("tcp", address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			open = append(open, conn)
+			_, _ = conn.Write([]byte("x"))
+			_ = conn.SetReadDeadline(time.Now().Add(30 * time.Second))
+			got, one := []byte(nil), make([]byte, 16)
+			n, err := conn.Read(one)
+			if got = append(got, one[:n]...); string(got) != "x" {
+				if string(got) != "no room" && !errors.Is(err, syscall.ECONNRESET) {
+					t.Fatalf("client %d is told %q, %v", len(open), got, err)
+				}
+				told++
+			}
 		}
-	}
-	for _, k := range drivers() {
-		t.Run(k.name, func(t *testing.T) {
-			process, hold, lines := child(t, "TestExhausted", exhaustedChild, k.name)
-			address, _ := lines.ReadString('\n')
-			var open []net.Conn
-			told := 0
-			for len(open) < 80 && told < 2 {
-				conn, err := net.Dial("tcp", address[:len(address)-1])
-				if err != nil {
-					t.Fatal(err)
-				}
-				open = append(open, conn)
-				_, _ = conn.Write([]byte("x"))
-				_ = conn.SetReadDeadline(time.Now().Add(30 * time.Second))
-				got, one := []byte(nil), make([]byte, 16)
-				n, err := conn.Read(one)
-				if got = append(got, one[:n]...); string(got) != "x" {
-					if string(got) != "no room" && !errors.Is(err, syscall.ECONNRESET) {
-						t.Fatalf("client %d is told %q, %v", len(open), got, err)
-					}
-					told++
-				}
+		if told < 2 {
+			t.Errorf("%d clients were told after %d", told, len(open))
+		}
+		for _, conn := range open {
+			_ = conn.Close()
+		}
+		eventually(t, "it takes connections again", func() bool {
+			conn, err := net.Dial("tcp", address)
+			if err != nil {
+				return false
 			}
-			if told < 2 {
-				t.Errorf("%d clients were told after %d", told, len(open))
-			}
-			for _, conn := range open {
-				_ = conn.Close()
-			}
-			eventually(t, "it takes connections again", func() bool {
-				conn, err := net.Dial("tcp", address[:len(address)-1])
-				if err != nil {
-					return false
-				}
-				defer func() { _ = conn.Close() }()
-				_, _ = conn.Write([]byte("x"))
-				got, err := io.ReadFull(conn, make([]byte, 1))
-				return got == 1 && err == nil
-			})
-			_ = hold.Close()
-			rest, _ := io.ReadAll(lines)
-			if err := process.Wait(); err != nil {
-				t.Errorf("the child: %v\n%s", err, rest)
-			}
+			defer func() { _ = conn.Close() }()
+			_, _ = conn.Write([]byte("x"))
+			got, err := io.ReadFull(conn, make([]byte, 1))
+			return got == 1 && err == nil
 		})
-	}
+	})
 }
 
 func exhaustedServer(t *testing.T, k kind) {

@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -24,50 +23,36 @@ const (
 // TestConnectionsSpareDescriptors fills a child process with connections: clients
 // are told that there is no room while files can be opened still.
 func TestConnectionsSpareDescriptors(t *testing.T) {
-	for _, k := range drivers() {
-		if os.Getenv(spareChild) == k.name {
-			spareServer(t, k)
-			return
+	inChildren(t, spareChild, spareServer, func(t *testing.T, address string, ask io.Writer, lines *bufio.Reader) {
+		t.Helper()
+		told := 0
+		for clients := 0; told < 20; clients++ {
+			if clients > spareLimit+20 {
+				t.Fatalf("%d clients of %d were told", told, clients)
+			}
+			conn, err := net.Dial("tcp", address)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = conn.Close() })
+			_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
+			_, _ = conn.Write([]byte("x"))
+			got := make([]byte, len("no room"))
+			n, err := io.ReadAtLeast(conn, got, 1)
+			switch {
+			case errors.Is(err, syscall.ECONNRESET): // it had written meanwhile
+				told++
+			case err != nil:
+				t.Fatalf("client %d: %v", clients, err)
+			case string(got[:n]) != "x":
+				told++
+			}
 		}
-	}
-	for _, k := range drivers() {
-		t.Run(k.name, func(t *testing.T) {
-			process, ask, lines := child(t, "TestConnectionsSpareDescriptors", spareChild, k.name)
-			address, _ := lines.ReadString('\n')
-			told := 0
-			for clients := 0; told < 20; clients++ {
-				if clients > spareLimit+20 {
-					t.Fatalf("%d clients of %d were told", told, clients)
-				}
-				conn, err := net.Dial("tcp", strings.TrimSpace(address))
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(func() { _ = conn.Close() })
-				_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
-				_, _ = conn.Write([]byte("x"))
-				got := make([]byte, len("no room"))
-				n, err := io.ReadAtLeast(conn, got, 1)
-				switch {
-				case errors.Is(err, syscall.ECONNRESET): // it had written meanwhile
-					told++
-				case err != nil:
-					t.Fatalf("client %d: %v", clients, err)
-				case string(got[:n]) != "x":
-					told++
-				}
-			}
-			_, _ = io.WriteString(ask, "look\n")
-			if report, _ := lines.ReadString('\n'); report != "files: true, dialing: true, pipes: true\n" {
-				t.Errorf("the child reports %q", report)
-			}
-			_ = ask.Close()
-			rest, _ := io.ReadAll(lines)
-			if err := process.Wait(); err != nil {
-				t.Errorf("the child: %v\n%s", err, rest)
-			}
-		})
-	}
+		_, _ = io.WriteString(ask, "look\n")
+		if report, _ := lines.ReadString('\n'); report != "files: true, dialing: true, pipes: true\n" {
+			t.Errorf("the child reports %q", report)
+		}
+	})
 }
 
 func spareServer(t *testing.T, k kind) {

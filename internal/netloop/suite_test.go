@@ -44,6 +44,32 @@ func child(t testing.TB, test, variable, value string) (process *exec.Cmd, ask i
 	return process, ask, bufio.NewReader(output)
 }
 
+// inChildren runs serve by each driver in a process of its own, where the test is
+// started again with a variable, and the test beside it. serve prints an address, and
+// ends with its standard input.
+func inChildren(t *testing.T, variable string, serve func(*testing.T, kind), test func(t *testing.T, address string, ask io.Writer, lines *bufio.Reader)) {
+	t.Helper()
+	for _, k := range drivers() {
+		if os.Getenv(variable) == k.name {
+			serve(t, k)
+			return
+		}
+	}
+	for _, k := range drivers() {
+		t.Run(k.name, func(t *testing.T) {
+			parent, _, _ := strings.Cut(t.Name(), "/")
+			process, ask, lines := child(t, parent, variable, k.name)
+			address, _ := lines.ReadString('\n')
+			test(t, strings.TrimSpace(address), ask, lines)
+			_ = ask.Close()
+			rest, _ := io.ReadAll(lines)
+			if err := process.Wait(); err != nil {
+				t.Errorf("the child: %v\n%s", err, rest)
+			}
+		})
+	}
+}
+
 // kind is a driver that the suite runs on.
 type kind struct {
 	name  string
@@ -106,6 +132,21 @@ func (b *bed) task(t testing.TB, f func(x Executor)) {
 func eachTask(t *testing.T, test func(b *bed, x Executor)) {
 	t.Helper()
 	each(t, func(b *bed) { b.task(b.t, func(x Executor) { test(b, x) }) })
+}
+
+// eachPair runs a test with a connection of each network and its peer, as a task of each
+// driver. The connection is closed after it.
+func eachPair(t *testing.T, test func(b *bed, x Executor, c Conn, peer net.Conn)) {
+	t.Helper()
+	for _, network := range []string{"tcp", "unix"} {
+		t.Run(network, func(t *testing.T) {
+			eachTask(t, func(b *bed, x Executor) {
+				c, peer := pair(b.t, x, network)
+				defer func() { _ = c.Close() }()
+				test(b, x, c, peer)
+			})
+		})
+	}
 }
 
 // listen opens a listening socket of the standard library.

@@ -82,46 +82,44 @@ func TestLarge(t *testing.T) {
 	})
 }
 
-// TestHalfClose ends one side, then the other, either first.
+// TestHalfClose ends our side first, then the other.
 func TestHalfClose(t *testing.T) {
-	for _, network := range []string{"tcp", "unix"} {
-		t.Run(network, func(t *testing.T) {
-			eachTask(t, func(b *bed, x Executor) {
-				t := b.t
-				c, peer := pair(t, x, network)
-				defer func() { _ = c.Close() }()
-				_, _ = c.Write([]byte("last"))
-				if err := c.CloseWrite(); err != nil {
-					t.Errorf("close: %v", err)
-				}
-				if got, err := io.ReadAll(peer); string(got) != "last" || err != nil {
-					t.Errorf("the peer read %q, %v", got, err)
-				}
-				if _, err := c.Write([]byte("more")); !errors.Is(err, syscall.EPIPE) {
-					t.Errorf("a write after it: %v", err)
-				}
-				_, _ = peer.Write([]byte("answer"))
-				_ = peer.Close()
-				if got, err := io.ReadAll(c); string(got) != "answer" || err != nil {
-					t.Errorf("read %q, %v", got, err)
-				}
+	eachPair(t, func(b *bed, _ Executor, c Conn, peer net.Conn) {
+		t := b.t
+		_, _ = c.Write([]byte("last"))
+		if err := c.CloseWrite(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+		if got, err := io.ReadAll(peer); string(got) != "last" || err != nil {
+			t.Errorf("the peer read %q, %v", got, err)
+		}
+		if _, err := c.Write([]byte("more")); !errors.Is(err, syscall.EPIPE) {
+			t.Errorf("a write after it: %v", err)
+		}
+		_, _ = peer.Write([]byte("answer"))
+		_ = peer.Close()
+		if got, err := io.ReadAll(c); string(got) != "answer" || err != nil {
+			t.Errorf("read %q, %v", got, err)
+		}
+	})
+}
 
-				c, peer = pair(t, x, network)
-				defer func() { _ = c.Close() }()
-				_ = peer.(interface{ CloseWrite() error }).CloseWrite()
-				for range 2 {
-					if n, err := c.Read(make([]byte, 1)); n != 0 || err != io.EOF { //nolint:errorlint // the very value
-						t.Errorf("read %d, %v at the end", n, err)
-					}
-				}
-				_, _ = c.Write([]byte("answer"))
-				_ = c.Close()
-				if got, err := io.ReadAll(peer); string(got) != "answer" || err != nil {
-					t.Errorf("the peer read %q, %v", got, err)
-				}
-			})
-		})
-	}
+// TestHalfCloseOfThePeer ends the other side first.
+func TestHalfCloseOfThePeer(t *testing.T) {
+	eachPair(t, func(b *bed, _ Executor, c Conn, peer net.Conn) {
+		t := b.t
+		_ = peer.(interface{ CloseWrite() error }).CloseWrite()
+		for range 2 {
+			if n, err := c.Read(make([]byte, 1)); n != 0 || err != io.EOF { //nolint:errorlint // the very value
+				t.Errorf("read %d, %v at the end", n, err)
+			}
+		}
+		_, _ = c.Write([]byte("answer"))
+		_ = c.Close()
+		if got, err := io.ReadAll(peer); string(got) != "answer" || err != nil {
+			t.Errorf("the peer read %q, %v", got, err)
+		}
+	})
 }
 
 // TestBroken has errors of a connection that the peer breaks.
@@ -214,26 +212,20 @@ func TestDetach(t *testing.T) {
 }
 
 func TestAddresses(t *testing.T) {
-	for _, network := range []string{"tcp", "unix"} {
-		t.Run(network, func(t *testing.T) {
-			eachTask(t, func(b *bed, x Executor) {
-				t := b.t
-				c, peer := pair(t, x, network)
-				defer func() { _ = c.Close() }()
-				if got, want := c.RemoteAddr().String(), peer.LocalAddr().String(); got != want {
-					t.Errorf("remote %s, want %s", got, want)
-				}
-				if got, want := c.LocalAddr().String(), peer.RemoteAddr().String(); got != want {
-					t.Errorf("local %s, want %s", got, want)
-				}
-				if c.Executor() != x {
-					t.Error("it is another executor's")
-				}
-				var kept uintptr
-				if err := c.Control(func(d uintptr) { kept = d }); err != nil || kept == 0 {
-					t.Errorf("control: %d, %v", kept, err)
-				}
-			})
-		})
-	}
+	eachPair(t, func(b *bed, x Executor, c Conn, peer net.Conn) {
+		t := b.t
+		if got, want := c.RemoteAddr().String(), peer.LocalAddr().String(); got != want {
+			t.Errorf("remote %s, want %s", got, want)
+		}
+		if got, want := c.LocalAddr().String(), peer.RemoteAddr().String(); got != want {
+			t.Errorf("local %s, want %s", got, want)
+		}
+		if c.Executor() != x {
+			t.Error("it is another executor's")
+		}
+		var kept uintptr
+		if err := c.Control(func(d uintptr) { kept = d }); err != nil || kept == 0 {
+			t.Errorf("control: %d, %v", kept, err)
+		}
+	})
 }

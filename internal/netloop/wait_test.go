@@ -153,42 +153,36 @@ func TestCloseWhileWaiting(t *testing.T) {
 }
 
 func TestReadableAndStale(t *testing.T) {
-	for _, network := range []string{"tcp", "unix"} {
-		t.Run(network, func(t *testing.T) {
-			eachTask(t, func(b *bed, x Executor) {
-				t := b.t
-				c, peer := pair(t, x, network)
-				defer func() { _ = c.Close() }()
-				for range 2 {
-					if c.Stale() {
-						t.Error("a fresh connection is stale")
-					}
-					_, _ = peer.Write([]byte("x"))
-					for range 2 {
-						if err := c.Readable(); err != nil || !c.Stale() {
-							t.Errorf("bytes are there: %v, stale %v", err, c.Stale())
-						}
-					}
-					if n, err := c.Read(make([]byte, 8)); n != 1 || err != nil {
-						t.Errorf("read %d, %v", n, err)
-					}
+	eachPair(t, func(b *bed, x Executor, c Conn, peer net.Conn) {
+		t := b.t
+		for range 2 {
+			if c.Stale() {
+				t.Error("a fresh connection is stale")
+			}
+			_, _ = peer.Write([]byte("x"))
+			for range 2 {
+				if err := c.Readable(); err != nil || !c.Stale() {
+					t.Errorf("bytes are there: %v, stale %v", err, c.Stale())
 				}
-				waits := beside(x, func() {
-					if err := c.Readable(); err != nil {
-						t.Errorf("at the end: %v", err)
-					}
-				})
-				_ = peer.Close()
-				_ = waits.Wait(time.Time{})
-				if !c.Stale() {
-					t.Error("a connection that the peer has closed is not stale")
-				}
-				if n, err := c.Read(nil); n != 0 || err != nil {
-					t.Errorf("an empty read: %d, %v", n, err)
-				}
-			})
+			}
+			if n, err := c.Read(make([]byte, 8)); n != 1 || err != nil {
+				t.Errorf("read %d, %v", n, err)
+			}
+		}
+		waits := beside(x, func() {
+			if err := c.Readable(); err != nil {
+				t.Errorf("at the end: %v", err)
+			}
 		})
-	}
+		_ = peer.Close()
+		_ = waits.Wait(time.Time{})
+		if !c.Stale() {
+			t.Error("a connection that the peer has closed is not stale")
+		}
+		if n, err := c.Read(nil); n != 0 || err != nil {
+			t.Errorf("an empty read: %d, %v", n, err)
+		}
+	})
 }
 
 func TestEvent(t *testing.T) {
