@@ -1,10 +1,10 @@
 package auth
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"crypto/sha512"
 	"crypto/subtle"
-	"errors"
 	"io"
 
 	"sluice/internal/message"
@@ -13,7 +13,8 @@ import (
 
 // verifyBody reads the body of a request and holds it to its digest, which the signature
 // has to cover. The request has the same body afterwards, in memory.
-func (g *hmacGate) verifyBody(r *message.Request, sig *signature) error {
+func (g *hmacGate) verifyBody(x *pipeline.Exchange, sig *signature) error {
+	r := x.Request
 	covered := sig.has("content-digest")
 	if r.Length > g.MaxBody {
 		return tooLarge()
@@ -27,7 +28,7 @@ func (g *hmacGate) verifyBody(r *message.Request, sig *signature) error {
 		return err
 	case !covered && len(body) > 0:
 		return g.refuse(errCovered)
-	case covered && !digested(r.Fields, body):
+	case covered && !digestedAside(x, body):
 		return g.refuse(errDigest)
 	}
 	if r.Trailer != nil {
@@ -55,27 +56,45 @@ func readBody(r *message.Request, most int64, wanted bool) ([]byte, error) {
 	case int64(len(body)) > most:
 		return nil, tooLarge()
 	}
-	r.Body, r.Length = &readAlready{message.Text(string(body)), r.Body}, int64(len(body))
+	already := &readAlready{from: r.Body}
+	already.Reset(body)
+	r.Body, r.Length = already, int64(len(body))
 	return body, nil
 }
 
 // readAlready is a body that is in memory, with what it was read from.
 type readAlready struct {
-	io.ReadCloser
+	bytes.Reader
 	from io.Closer
 }
 
 // Buffered is all that is left.
-func (b *readAlready) Buffered() int { return message.Buffered(b.ReadCloser) }
+func (b *readAlready) Buffered() int { return b.Len() }
 
 // Close ends both.
-func (b *readAlready) Close() error { return errors.Join(b.ReadCloser.Close(), b.from.Close()) }
+func (b *readAlready) Close() error {
+	b.Reset(nil)
+	return b.from.Close()
+}
 
 // tooLarge closes the connection: the rest of the body is not worth reading.
 func tooLarge() error {
 	err := pipeline.NewError(pipeline.BodyTooLarge, nil)
 	err.Close = true
 	return err
+}
+
+// longBody is a body of more bytes than these, whose digests are computed aside, as others
+// wait for as long as it takes.
+const longBody = 128 << 10
+
+// digestedAside is digested for the request of an exchange.
+func digestedAside(x *pipeline.Exchange, body []byte) (good bool) {
+	if len(body) <= longBody {
+		return digested(x.Request.Fields, body)
+	}
+	x.Wait(func() { good = digested(x.Request.Fields, body) })
+	return good
 }
 
 // digested tells whether Content-Digest (RFC 9530 2) is that of a body: it has one

@@ -284,7 +284,7 @@ func (g *hmacGate) identify(x *pipeline.Exchange) (*pipeline.Principal, error) {
 	case g.nonces != nil && (sig.nonce == "" || len(sig.nonce) > pipeline.LongestName):
 		return nil, g.refuse(errNonce)
 	}
-	if err := g.verifyBody(x.Request, sig); err != nil {
+	if err := g.verifyBody(x, sig); err != nil {
 		return nil, err
 	}
 	sig.dropAlike(x.Request)

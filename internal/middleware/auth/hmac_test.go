@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"sluice/internal/message"
+	"sluice/internal/model"
 	"sluice/internal/pipeline"
 )
 
@@ -468,6 +470,26 @@ func TestHMACBodyThatIsNotRead(t *testing.T) {
 		r.Body = &cut{Reader: failing{}}
 		_, err := b.at(r, signedAt)
 		b.refused(what, err, hmacChallenge)
+	}
+}
+
+// TestDigestsOfLongBodiesAside: while the digest of a long body is computed others go on.
+func TestDigestsOfLongBodiesAside(t *testing.T) {
+	b := newBed(t, HMAC(), fmt.Sprintf(hmacOptions, ""))
+	s := signing{components: []string{"@method", "@path", "content-digest"}}
+	for length, want := range map[int]int{longBody: 0, longBody + 1: 1} {
+		for _, good := range []bool{true, false} {
+			aside := 0
+			text := strings.Repeat("x", length)
+			r := s.sign(body(request("/"), text, true))
+			if !good {
+				r.Body = io.NopCloser(strings.NewReader("y" + text[1:]))
+			}
+			x := pipeline.NewExchange(engine{t.Context(), &aside}, r, &model.Listener{}, netip.AddrPort{}, signedAt)
+			if _, err := b.serveExchange(x); (err == nil) != good || aside != want {
+				t.Errorf("%d bytes, good: %v: %v, %d aside, want %d", length, good, err, aside, want)
+			}
+		}
 	}
 }
 
