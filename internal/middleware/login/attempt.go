@@ -110,7 +110,11 @@ func (g *gate) begin(x *pipeline.Exchange, jar *jar) error {
 
 // current is what the issuer tells of itself, or 503.
 func (g *gate) current(x *pipeline.Exchange) (m *metadata, err error) {
-	waitAtMost(x, longPatience, func(ctx context.Context) { m, err = g.provider.current(ctx) })
+	patience := longPatience
+	if g.provider.last() != nil { // else it is not known where to send anybody
+		patience = shortPatience
+	}
+	waitAtMost(x, patience, func(ctx context.Context) { m, err = g.provider.current(ctx) })
 	switch {
 	case err != nil && x.Context().Err() != nil:
 		return nil, context.Cause(x.Context())

@@ -14,7 +14,8 @@ const (
 	// storePatience is how long a store may take.
 	storePatience = time.Second
 	// shortPatience is how long a request waits for the refresh of a session that is still
-	// good, longPatience where it is not.
+	// good, and for an issuer that is known and did not answer last; longPatience for what
+	// nothing goes on without.
 	shortPatience = 2 * time.Second
 	longPatience  = flightTime + time.Second
 	// mostRefreshes bounds how often one request goes on to the session of after a refresh.

@@ -34,9 +34,14 @@ func TestWaitsEnd(t *testing.T) {
 		wait     func(g *gate, x *pipeline.Exchange) error
 		patience time.Duration
 	}{
-		"for the store":    {func(g *gate, x *pipeline.Exchange) error { _, err := g.sealed(x, "a"); return err }, storePatience},
-		"for the end":      {func(g *gate, x *pipeline.Exchange) error { return g.endSession(x, "a") }, storePatience},
-		"for the issuer":   {func(g *gate, x *pipeline.Exchange) error { _, err := g.current(x); return err }, longPatience},
+		"for the store":  {func(g *gate, x *pipeline.Exchange) error { _, err := g.sealed(x, "a"); return err }, storePatience},
+		"for the end":    {func(g *gate, x *pipeline.Exchange) error { return g.endSession(x, "a") }, storePatience},
+		"for the issuer": {func(g *gate, x *pipeline.Exchange) error { _, err := g.current(x); return err }, longPatience},
+		"for one that is known": {func(g *gate, x *pipeline.Exchange) error {
+			g.provider.known, g.provider.away = &metadata{}, true
+			_, err := g.current(x)
+			return err
+		}, shortPatience},
 		"for a refresh":    {func(g *gate, x *pipeline.Exchange) error { return awaited(g, x, -time.Minute) }, longPatience},
 		"for an early one": {func(g *gate, x *pipeline.Exchange) error { return awaited(g, x, time.Minute) }, shortPatience},
 	} {
