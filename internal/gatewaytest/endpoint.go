@@ -203,7 +203,7 @@ func Fetch(t testing.TB, client *http.Client, url string) (status int, body stri
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer response.Body.Close()
+	defer func() { _ = response.Body.Close() }()
 	text, err := io.ReadAll(response.Body)
 	if err != nil {
 		t.Fatal(err)

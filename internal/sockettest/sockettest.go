@@ -48,8 +48,9 @@ func FullQueue(t testing.TB) string {
 		t.Fatal(err)
 	}
 	at := net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: name.(*unix.SockaddrInet4).Port}
+	dialer := net.Dialer{Timeout: 300 * time.Millisecond}
 	for {
-		conn, err := net.DialTimeout("tcp", at.String(), 300*time.Millisecond)
+		conn, err := dialer.DialContext(t.Context(), "tcp", at.String())
 		if err != nil {
 			return at.String()
 		}
