@@ -25,7 +25,7 @@ type Table[V any] struct {
 	seed   maphash.Seed
 	shift  uint // what is left of a key above it is its shard
 	shards []shard[V]
-	most   int64
+	most   atomic.Int64
 	fresh  func(v *V)
 	idle   func(v *V, now time.Duration) bool
 	linger time.Duration
@@ -54,11 +54,21 @@ func NewTable[V any](most int, fresh func(v *V), idle func(v *V, now time.Durati
 	if idle == nil {
 		idle = func(*V, time.Duration) bool { return false }
 	}
-	return &Table[V]{
+	t := &Table[V]{
 		seed: maphash.MakeSeed(), shift: 64 - size, shards: make([]shard[V], 1<<size),
-		most: int64(most), fresh: fresh, idle: idle,
+		fresh: fresh, idle: idle,
 	}
+	t.most.Store(int64(most))
+	return t
 }
+
+// Resize has the table take up to so many keys from now on, at least one. Where it holds
+// more, they make room by and by as others come. Its locks stay as many as they are.
+func (t *Table[V]) Resize(most int) { t.most.Store(int64(max(most, 1))) }
+
+// shrinks is how many states make room for one at most, where there are more than the table
+// may hold: nobody who asks for one waits for all of them.
+const shrinks = 64
 
 // Linger has idle states stay for so long where there is room, and returns the table,
 // which nobody uses yet. Many keys are idle soon after each time that they come, and come
@@ -80,8 +90,8 @@ func (t *Table[V]) Get(key uint64, now time.Duration) *V {
 	if n := s.find(key); n != nil {
 		return &n.value
 	}
-	for {
-		n, ok := t.add(s, key, now)
+	for tries := 0; ; tries++ {
+		n, ok := t.add(s, key, now, tries >= shrinks)
 		if ok {
 			return &n.value
 		}
@@ -90,15 +100,16 @@ func (t *Table[V]) Get(key uint64, now time.Duration) *V {
 	}
 }
 
-// add makes the state of a key. It fails where the table is full and the shard is empty.
-func (t *Table[V]) add(s *shard[V], key uint64, now time.Duration) (*node[V], bool) {
+// add makes the state of a key. It fails where the table is full and the shard is empty,
+// unless enough others have made room already.
+func (t *Table[V]) add(s *shard[V], key uint64, now time.Duration, enough bool) (*node[V], bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if n := s.find(key); n != nil {
 		return n, true
 	}
 	s.sweep(t, now)
-	for !t.reserve() {
+	for gone := 0; !t.reserve(enough || gone >= shrinks); gone++ {
 		if !s.evict(t, now) {
 			return nil, false
 		}
@@ -109,11 +120,12 @@ func (t *Table[V]) add(s *shard[V], key uint64, now time.Duration) (*node[V], bo
 	return n, true
 }
 
-// reserve takes one of the table's places.
-func (t *Table[V]) reserve() bool {
+// reserve takes one of the table's places. Where there are too many taken, since it was
+// made smaller, it takes one more if enough have made room for that.
+func (t *Table[V]) reserve(enough bool) bool {
 	for {
-		held := t.held.Load()
-		if held >= t.most {
+		held, most := t.held.Load(), t.most.Load()
+		if held >= most && (held == most || !enough) {
 			return false
 		}
 		if t.held.CompareAndSwap(held, held+1) {

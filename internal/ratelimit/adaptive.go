@@ -1,7 +1,6 @@
 package ratelimit
 
 import (
-	"strconv"
 	"time"
 
 	"sluice/internal/keyed"
@@ -44,13 +43,14 @@ type adaptiveTier struct {
 // the live one of its identity knows if there is one; set holds it. The bounds of a tier
 // are the same shares of its own quota.
 func AcquireAdaptiveRate(set *lease.Set, s *Settings, a *AdaptiveSettings) *AdaptiveRate {
-	key := "adaptive rate\n" + s.Identity + "\n" + strconv.Itoa(s.MaxKeys)
+	key := "adaptive rate\n" + s.Identity
 	known := lease.Acquire(set, key, func() *adaptiveRates {
 		// What a window has to be to tell of idleness is that of whoever made the table: a
 		// changed one makes keys be forgotten sooner or later, and nothing else.
 		idle := a.settings(s.Quota, s.Cost)
 		return &adaptiveRates{time.Now(), keyed.NewTable(s.MaxKeys, nil, func(r *resilience.AdaptiveRate, now time.Duration) bool { return r.Idle(&idle, now) })}
 	})
+	hold(set, key, s.MaxKeys, known.table.Resize)
 	r := &AdaptiveRate{base: a.settings(s.Quota, s.Cost), tiers: map[string]adaptiveTier{}, whole: a.Ceiling == 1, known: known}
 	for _, t := range s.Tiers {
 		r.tiers[t.Name] = adaptiveTier{a.settings(t.Quota, s.Cost), known.table.Key("tier " + t.Name)}

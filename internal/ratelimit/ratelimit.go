@@ -7,7 +7,6 @@ package ratelimit
 
 import (
 	"log/slog"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -100,7 +99,7 @@ type cell struct {
 // on: a snapshot that never serves changes nothing. Those of a snapshot that is on its
 // way out are over then.
 func Acquire(set *lease.Set, s *Settings) *Limit {
-	key := "rate limit\n" + s.Identity + "\n" + s.Strategy + "\n" + strconv.Itoa(s.MaxKeys)
+	key := "rate limit\n" + s.Identity + "\n" + s.Strategy
 	l := &Limit{onFailure: s.OnFailure}
 	if s.Store != nil {
 		key += "\n" + s.Store.Name
@@ -116,6 +115,7 @@ func Acquire(set *lease.Set, s *Settings) *Limit {
 		}
 		return &shared{began: time.Now(), states: keyed.NewTable(s.MaxKeys, nil, idle).Linger(linger)}
 	})
+	hold(set, key, s.MaxKeys, l.shared.states.Resize)
 	l.shared.mu.Lock()
 	defer l.shared.mu.Unlock()
 	l.shared.acquired++

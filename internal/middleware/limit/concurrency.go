@@ -147,6 +147,7 @@ func (r *rules) Start() error {
 	g.begun++
 	r.since = g.begun
 	g.serving = append(g.serving, r)
+	g.table.Resize(r.keys)
 	return nil
 }
 
@@ -176,18 +177,18 @@ type concurrency struct {
 }
 
 func buildConcurrency(site *pipeline.Site, l concurrencyLimit) pipeline.Middleware {
-	identity := "concurrency limit\n" + site.Identity() + "\n" + model.Text(l.Keys) + "\n" + strconv.Itoa(l.MaxKeys)
+	identity := "concurrency limit\n" + site.Identity() + "\n" + model.Text(l.Keys)
 	c := &concurrency{concurrencyLimit: &l, named: own(l.Keys)}
 	c.gates = lease.Acquire(site.Leases, identity, func() *gates {
 		idle := func(g *gate, _ time.Duration) bool { return g.idle() }
 		return &gates{began: time.Now(), table: keyed.NewTable(l.MaxKeys, nil, idle)}
 	})
-	c.rules = lease.Acquire(site.Leases, "rules of a "+identity+"\n"+model.Text([]any{l.Max, l.Queue, l.Adaptive}), func() *rules {
+	c.rules = lease.Acquire(site.Leases, "rules of a "+identity+"\n"+model.Text([]any{l.Max, l.Queue, l.Adaptive, l.MaxKeys}), func() *rules {
 		most := l.Max
 		if most == 0 {
 			most = math.MaxInt
 		}
-		return &rules{gates: c.gates, most: most, queue: l.Queue, adaptive: l.Adaptive}
+		return &rules{gates: c.gates, keys: l.MaxKeys, most: most, queue: l.Queue, adaptive: l.Adaptive}
 	})
 	name := site.Identity()
 	site.Show(identity, func() pipeline.LimitStatus { return c.status(name) })

@@ -14,6 +14,7 @@ type rules struct {
 	gates *gates
 	since int // how many of the gates' had begun before them and with them; 0: they have not
 
+	keys  int // how many are remembered
 	most  int // at once, to the last bytes of their responses
 	queue int // who may wait besides
 	// adaptive bounds how many there may be whose responses have not begun; nil: any

@@ -77,3 +77,46 @@ func TestPrefixProblems(t *testing.T) {
 		wantProblem(t, chain, want)
 	}
 }
+
+// TestMaxKeysReload counts on what runs and is used up where a limit is to remember more
+// keys, or fewer.
+func TestMaxKeysReload(t *testing.T) {
+	b := newBed(t)
+	of := func() *pipeline.Exchange { return request(t.Context(), "192.0.2.1") }
+	chain := func(keys string) string {
+		return "{concurrency_limit: {max: 2, key: client_ip, max_keys: " + keys + "}}, {rate_limit: {rate: 10/h, max_keys: " + keys + "}}, {rate_limit: {name: a, rate: 10/h, adaptive: {}, max_keys: " + keys + "}}"
+	}
+	running := of()
+	t.Cleanup(running.End)
+	if err := b.reload(chain("1"), answer).Serve(running); err != nil {
+		t.Fatal(err)
+	}
+	for i, keys := range []string{"1000", "2", "1"} {
+		h := b.reload(chain(keys), answer)
+		second, third := of(), of()
+		if err := h.Serve(second); err != nil {
+			t.Fatalf("with %s keys: %v", keys, err)
+		}
+		if left := second.Standing.Remaining; left != int64(8-i) {
+			t.Errorf("with %s keys %d are left", keys, left)
+		}
+		if err := h.Serve(third); err == nil || pipeline.AsError(err).Word != pipeline.Overloaded {
+			t.Errorf("with %s keys one too many: %v", keys, err)
+		}
+		third.End()
+		second.End()
+	}
+	h := b.reload(chain("3"), answer)
+	for _, client := range []string{"192.0.2.2", "192.0.2.3", "192.0.2.4", "192.0.2.5"} {
+		x := request(t.Context(), client)
+		if err := h.Serve(x); err != nil {
+			t.Fatal(err)
+		}
+		x.End()
+	}
+	for _, status := range b.shown[len(b.shown)-3:] {
+		if s := status(); s.Keys != 3 || s.AdaptiveRate != nil && s.AdaptiveRate.Keys != 3 {
+			t.Errorf("%s remembers %d keys, %+v", s.Limit, s.Keys, s.AdaptiveRate)
+		}
+	}
+}
