@@ -29,6 +29,19 @@ func TestStoreForgets(t *testing.T) {
 	}
 }
 
+// TestClockOfTheStoreGoesBack: what was said before comes from later, and an instance that has
+// said it and is gone does not count until that time comes.
+func TestClockOfTheStoreGoesBack(t *testing.T) {
+	d := newDatabase(t)
+	l := d.instance(t, common(ratelimit.TokenBucket, quota(100, time.Hour, 100)), new(logged))
+	decided(t, l, "k", 1)
+	d.Must("ZADD", "sluice:{instances}", time.Now().Add(time.Hour).UnixMilli(), "one that is gone")
+	redistest.Until(t, "it is forgotten", func() bool { return d.Must("ZCARD", "sluice:{instances}") == int64(1) })
+	if _, n, _ := l.Store(); n != 1 {
+		t.Errorf("%d instances are taken for alive", n)
+	}
+}
+
 // TestLateGoesBack: what a store takes for a decision that was made without it goes back.
 func TestLateGoesBack(t *testing.T) {
 	for _, leased := range []bool{false, true} {

@@ -303,3 +303,12 @@ func TestSilence(t *testing.T) {
 	d.Signal(syscall.SIGCONT)
 	decided(t, l, "k", 1)
 }
+
+func BenchmarkTakeExact(b *testing.B) {
+	s := common(ratelimit.TokenBucket, quota(1_000_000_000, time.Second, 1_000_000_000))
+	l := instance(b, model.RedisStore{Address: redistest.Start(b).Address}, s, new(logged))
+	b.ReportAllocs()
+	for b.Loop() {
+		l.Take(nobody{}, "192.0.2.1", "", 1)
+	}
+}
