@@ -28,3 +28,23 @@ func TestJoined(t *testing.T) {
 		t.Errorf("%q", all)
 	}
 }
+
+// TestJoinedManyLines: what many lines say is put together once, not anew for each.
+func TestJoinedManyLines(t *testing.T) {
+	const lines, size = 1000, 1000
+	var f Fields
+	for range lines {
+		f.Add("X", strings.Repeat("y", size))
+	}
+	want := strings.Repeat(strings.Repeat("y", size)+", ", lines-1) + strings.Repeat("y", size)
+	joined := func() string { value, _ := f.Joined(", ", func(name string) bool { return name == "X" }); return value }
+	mapped := func() string { return f.Map(", ", func(line *Field) string { return line.Name })["X"] }
+	for what, all := range map[string]func() string{"Joined": joined, "Map": mapped} {
+		if all() != want {
+			t.Errorf("%s says something else", what)
+		}
+		if n := testing.AllocsPerRun(3, func() { all() }); n > lines/10 {
+			t.Errorf("%s: %v allocations", what, n)
+		}
+	}
+}
