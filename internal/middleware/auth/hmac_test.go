@@ -260,6 +260,8 @@ func TestHMACRefuses(t *testing.T) {
 		"an escape that is none":          replace("Signature-Input", `"@method"`, `"\@method"`),
 		"other letters":                   edit("Signature-Input", func(v string) string { return v + `;x="ä"` }),
 		"a label in upper case":           edit("Signature-Input", func(v string) string { return "S" + v }),
+		"a long input":                    edit("Signature-Input", func(v string) string { return v + `, x=("` + strings.Repeat("x", longestInput) + `")` }),
+		"a long signature":                edit("Signature", func(v string) string { return v + ", x=:" + strings.Repeat("A", longestInput) + ":" }),
 		"many labels": with(sign(signing{}), func(r *message.Request) {
 			for i := range mostMembers {
 				r.Fields.Add("Signature-Input", fmt.Sprintf("l%d=()", i))

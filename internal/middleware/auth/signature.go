@@ -24,12 +24,16 @@ type signature struct {
 	foreign bool
 }
 
+// longestInput is how many bytes Signature-Input has at most, and Signature: what is read of
+// them is read for everybody.
+const longestInput = 8 << 10
+
 // signaturesOf reads the signatures of a request by their labels. Where the fields are
 // not there, or are malformed, it returns none.
 func signaturesOf(fields message.Fields) map[string]*signature {
 	inputs, ok := joined(fields, "signature-input")
 	macs, also := joined(fields, "signature")
-	if !ok || !also {
+	if !ok || !also || len(inputs) > longestInput || len(macs) > longestInput {
 		return nil
 	}
 	found := map[string]*signature{}
