@@ -60,10 +60,11 @@ type fleet struct {
 	done   chan struct{}
 }
 
-// failure is what a server has failed with: a script for a key.
+// failure is what a server has failed with, a script for a key, and when.
 type failure struct {
 	key    string
 	script *redis.Script
+	since  time.Time
 }
 
 func acquireFleet(set *lease.Set, m *model.Store, log *slog.Logger) *fleet {
@@ -138,6 +139,10 @@ func (f *fleet) count(ctx context.Context) {
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:
+		with, failed := (*f.failed.Load())[c.where()]
+		if failed {
+			f.distrust(c.where(), with, err)
+		}
 		f.fail(c, err)
 	default:
 		f.contact(c.where()).answered()
@@ -208,6 +213,16 @@ func (f *fleet) lookAt(ctx context.Context, server string, with failure) {
 		f.heal(server)
 	case unknown == nil && now != server:
 		f.replace(server, now, with)
+	default:
+		f.distrust(server, with, err)
+	}
+}
+
+// distrust has a server that is looked for and does not answer be looked for by new
+// connections: those from before it failed may lead nowhere, while it is well.
+func (f *fleet) distrust(server string, with failure, err error) {
+	if errors.Is(err, context.DeadlineExceeded) {
+		f.store.Distrust(server, with.since)
 	}
 }
 
@@ -218,7 +233,7 @@ func (f *fleet) answers() bool { return len(*f.failed.Load()) == 0 }
 // are that a store which was released does not answer, that too many ask at once for all
 // to have a connection, and what is about the key alone.
 func (f *fleet) fail(c *call, err error) {
-	server, with := c.where(), failure{c.key, c.script}
+	server, with := c.where(), failure{c.key, c.script, time.Now()}
 	if f.released.Load() || errors.Is(err, redis.ErrPoolTimeout) || ofKey(err) {
 		return
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -15,7 +16,19 @@ import (
 )
 
 // dialer connects to servers and sentinels; settings are nil where they speak no TLS.
-func dialer(settings *model.ClientTLS) func(ctx context.Context, network, address string) (net.Conn, error) {
+func dialer(settings *model.ClientTLS, ages *ages) func(ctx context.Context, network, address string) (net.Conn, error) {
+	dial := rawDialer(settings)
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		made := time.Now()
+		conn, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return agedConn{conn, ages, address, made}, nil
+	}
+}
+
+func rawDialer(settings *model.ClientTLS) func(ctx context.Context, network, address string) (net.Conn, error) {
 	plain := &net.Dialer{Timeout: dialTimeout}
 	if settings == nil {
 		return plain.DialContext

@@ -34,8 +34,8 @@ const (
 
 // newRedis makes a client that begins nothing before it is used. Dialing is tried once
 // for each use: whoever waits decides how often.
-func newRedis(m *model.RedisStore) redis.UniversalClient {
-	dial := dialer(m.TLS)
+func newRedis(m *model.RedisStore, ages *ages) redis.UniversalClient {
+	dial := dialer(m.TLS, ages)
 	size := cmp.Or(m.PoolSize, model.DefaultPoolSize)
 	rest := max(size/restShare, 1)
 	switch {

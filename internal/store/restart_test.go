@@ -3,6 +3,7 @@ package store_test
 import (
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -56,5 +57,37 @@ func TestRestart(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestDistrust: connections at rest that were made to a server before a time are not used again,
+// those that were made later or to others are.
+func TestDistrust(t *testing.T) {
+	server := redistest.StartTCP(t)
+	s := acquired(t, model.RedisStore{Address: server.Address})
+	client, ok := s.Redis.(*redis.Client)
+	if !ok {
+		t.Fatalf("the client of one server is a %T", s.Redis)
+	}
+	used := func() bool {
+		t.Helper()
+		made := client.PoolStats().Misses
+		if err := s.Redis.Ping(t.Context()).Err(); err != nil {
+			t.Fatal(err)
+		}
+		return client.PoolStats().Misses == made
+	}
+	used()
+	s.Distrust("127.0.0.1:1", time.Now())
+	if s.Distrust("", time.Now().Add(-time.Hour)); !used() {
+		t.Error("a connection is not used that nobody distrusts")
+	}
+	for _, of := range []string{"", server.Address} {
+		if s.Distrust(of, time.Now()); used() {
+			t.Errorf("a connection is used that is distrusted as one to %q", of)
+		}
+		if !used() {
+			t.Error("one that was made later is not used")
+		}
 	}
 }

@@ -21,6 +21,7 @@ type Store struct {
 	// Once is the same client for scripts that must not be repeated.
 	Once redis.Scripter
 
+	ages  ages
 	mu    sync.Mutex
 	users map[<-chan struct{}]struct{}
 }
@@ -29,8 +30,10 @@ type Store struct {
 // holds it.
 func Acquire(set *lease.Set, m *model.Store) *Store {
 	return lease.Acquire(set, "store\n"+model.Text(m.Redis), func() *Store {
-		client := newRedis(&m.Redis)
-		return &Store{Redis: client, Once: once{client}, users: map[<-chan struct{}]struct{}{}}
+		s := &Store{users: map[<-chan struct{}]struct{}{}}
+		s.Redis = newRedis(&m.Redis, &s.ages)
+		s.Once = once{s.Redis}
+		return s
 	})
 }
 
