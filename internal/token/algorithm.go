@@ -2,7 +2,6 @@ package token
 
 import (
 	"bytes"
-	"crypto"
 	"crypto/ecdsa"
 	"crypto/ed25519"
 	"crypto/elliptic"
@@ -11,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/emmansun/gmsm/sm2"
+	"github.com/golang-jwt/jwt/v5"
 )
 
 // SM2 is the algorithm of GM/T 0003: SM2 signatures over SM3, by the identity
@@ -44,7 +44,7 @@ const (
 type algorithm struct {
 	name   string
 	family family
-	hash   crypto.Hash // 0: the algorithm has its own
+	method jwt.SigningMethod // checks signatures; nil: gmsm does
 	// means is the algorithm that this is a second name of; empty: it is a first one.
 	means string
 }
@@ -52,24 +52,32 @@ type algorithm struct {
 // is tells whether an algorithm is the one of a name, by whichever of its own.
 func (a *algorithm) is(name string) bool { return name == a.name || name == a.means && name != "" }
 
+// leastSecret is how long a secret must be (RFC 7518 3.2); 0: the algorithm has none.
+func (a *algorithm) leastSecret() int {
+	if method, ok := a.method.(*jwt.SigningMethodHMAC); ok {
+		return method.Hash.Size()
+	}
+	return 0
+}
+
 // algorithms are all that there are. none is not among them.
 var algorithms = []algorithm{
-	{"HS256", familySecret, crypto.SHA256, ""},
-	{"HS384", familySecret, crypto.SHA384, ""},
-	{"HS512", familySecret, crypto.SHA512, ""},
-	{"RS256", familyRSA, crypto.SHA256, ""},
-	{"RS384", familyRSA, crypto.SHA384, ""},
-	{"RS512", familyRSA, crypto.SHA512, ""},
-	{"PS256", familyRSA, crypto.SHA256, ""},
-	{"PS384", familyRSA, crypto.SHA384, ""},
-	{"PS512", familyRSA, crypto.SHA512, ""},
-	{"ES256", familyP256, crypto.SHA256, ""},
-	{"ES384", familyP384, crypto.SHA384, ""},
-	{"ES512", familyP521, crypto.SHA512, ""},
-	{EdDSA, familyEd25519, 0, ""},
-	{Ed25519, familyEd25519, 0, EdDSA},
-	{SM2, familySM2, 0, ""},
-	{sm2Too, familySM2, 0, SM2},
+	{"HS256", familySecret, jwt.SigningMethodHS256, ""},
+	{"HS384", familySecret, jwt.SigningMethodHS384, ""},
+	{"HS512", familySecret, jwt.SigningMethodHS512, ""},
+	{"RS256", familyRSA, jwt.SigningMethodRS256, ""},
+	{"RS384", familyRSA, jwt.SigningMethodRS384, ""},
+	{"RS512", familyRSA, jwt.SigningMethodRS512, ""},
+	{"PS256", familyRSA, jwt.SigningMethodPS256, ""},
+	{"PS384", familyRSA, jwt.SigningMethodPS384, ""},
+	{"PS512", familyRSA, jwt.SigningMethodPS512, ""},
+	{"ES256", familyP256, jwt.SigningMethodES256, ""},
+	{"ES384", familyP384, jwt.SigningMethodES384, ""},
+	{"ES512", familyP521, jwt.SigningMethodES512, ""},
+	{EdDSA, familyEd25519, jwt.SigningMethodEdDSA, ""},
+	{Ed25519, familyEd25519, jwt.SigningMethodEdDSA, EdDSA},
+	{SM2, familySM2, nil, ""},
+	{sm2Too, familySM2, nil, SM2},
 }
 
 // Algorithms are the names of all algorithms, as headers have them.
@@ -116,7 +124,7 @@ func familyOf(material any) (family, error) {
 		switch {
 		case bytes.Contains(key, []byte(pemBegin)):
 			return 0, ErrPEM
-		case len(key) < algorithms[0].hash.Size():
+		case len(key) < algorithms[0].leastSecret():
 			return 0, errSecret
 		}
 		return familySecret, nil

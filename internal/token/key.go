@@ -64,7 +64,7 @@ func (k *Key) fits(a algorithm) bool {
 		return false
 	}
 	secret, ok := k.material.([]byte)
-	return !ok || len(secret) >= a.hash.Size() // RFC 7518 3.2
+	return !ok || len(secret) >= a.leastSecret()
 }
 
 // cost is about how long it takes to check a signature with the key. The larger curves have

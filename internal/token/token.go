@@ -1,7 +1,7 @@
 // Package token reads JSON Web Tokens (RFC 7519) in the compact form of JWS (RFC 7515)
 // and tells whether they are good: their form, their signature, what they claim. It does
-// no I/O: keys come in as sets, and it is told the time. Signatures are the standard
-// library's work and gmsm's, keys that are JSON go-jose's.
+// no I/O: keys come in as sets, and it is told the time. Signatures are golang-jwt's work
+// and gmsm's, keys that are JSON go-jose's.
 //
 // It is stricter than the RFCs where those leave a choice, as RFC 8725 asks for: one
 // spelling of each part, JSON without duplicate members, exp in every token, algorithms
