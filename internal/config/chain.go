@@ -19,6 +19,7 @@ func (r *resolver) chain(in *route, built *model.Route) {
 		r.checkOrder(links)
 	}
 	r.checkCertifying(links, built)
+	r.checkTwice(links, built.ID)
 	for i := range links {
 		links[i].made.check(r.out, built.ID, built.Match.Path)
 		built.Chain = append(built.Chain, links[i].Middleware)
@@ -69,6 +70,27 @@ func (r *resolver) checkOutermost(l *link, before []link) {
 	if at := slices.IndexFunc(before, func(other link) bool { return other.Kind == l.Kind }); at >= 0 {
 		r.misplaced(l, fmt.Sprintf("%s stands on the route twice, and only the first, of %s, has any effect", l.Kind, before[at].From), "write skip: ["+l.Kind+"] on the route to leave out that of global, or remove one of them")
 	}
+}
+
+// checkTwice warns of a named middleware that requests meet more than once, as of the
+// route's own and of global: of a limit they take twice, and what has seen a nonce refuses it.
+func (r *resolver) checkTwice(links []link, route string) {
+	for i := range links {
+		l := &links[i]
+		first := slices.IndexFunc(links[:i], func(other link) bool { return other.Name == l.Name })
+		if l.Name == "" || first < 0 || l.Role.Is(model.Outermost) || r.out.told(l.place, "twice") {
+			continue
+		}
+		hint := "remove one of them"
+		if r.isGlobal(&links[first]) && !r.isGlobal(l) {
+			hint = "remove it here, or write skip: [" + l.Name + "] to leave out that of global"
+		}
+		r.out.warn(l.place, fmt.Sprintf("requests of the route %s have met %s at %s already: it acts on them twice", short(route), l.Name, links[first].Position), hint)
+	}
+}
+
+func (r *resolver) isGlobal(l *link) bool {
+	return slices.ContainsFunc(r.global, func(g link) bool { return g.place == l.place })
 }
 
 // checkCertifying reports what goes by the certificates of clients where no listener of the

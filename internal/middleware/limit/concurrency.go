@@ -59,11 +59,9 @@ type concurrencyLimit struct {
 // destination bears, others wait in a queue, and past that or its time they are 503
 // overloaded.
 func Concurrency() pipeline.Kind {
-	kind := pipeline.NewKind("concurrency_limit", func() *ConcurrencyOptions {
+	return pipeline.RoleOf(pipeline.NewKind("concurrency_limit", func() *ConcurrencyOptions {
 		return &ConcurrencyOptions{QueueTimeout: config.Duration(time.Second), MaxKeys: maxKeys}
-	}, validateConcurrency, buildConcurrency)
-	kind.Together = together(kind.Name)
-	return pipeline.RoleOf(kind, concurrencyLimit.role)
+	}, validateConcurrency, buildConcurrency), concurrencyLimit.role)
 }
 
 func validateConcurrency(o *ConcurrencyOptions, report model.Report) concurrencyLimit {

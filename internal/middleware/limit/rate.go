@@ -76,11 +76,9 @@ type rateLimit struct {
 // Rate is the kind rate_limit: what comes too fast is 429 rate_limited. What is known
 // of each key outlives reloads.
 func Rate() pipeline.Kind {
-	kind := pipeline.NewKind("rate_limit", func() *RateOptions {
+	return pipeline.RoleOf(pipeline.NewKind("rate_limit", func() *RateOptions {
 		return &RateOptions{Algorithm: ratelimit.TokenBucket, Cost: 1, Store: config.Memory, Sync: syncExact, Mode: modeEnforce, MaxKeys: maxKeys}
-	}, validateRate, buildRate)
-	kind.Together = together(kind.Name)
-	return pipeline.RoleOf(kind, rateLimit.role)
+	}, validateRate, buildRate), rateLimit.role)
 }
 
 func validateRate(o *RateOptions, report model.Report) rateLimit {
