@@ -182,7 +182,7 @@ func (g *Gradient) judge(now time.Duration) {
 	g.window = latencies{open: true, start: now}
 	if w.dropped > 0 && w.dropped*10 >= w.served {
 		g.trial = trial{}
-		g.lower(now, g.afterDrops(w, now), g.base)
+		g.reset(now, g.afterDrops(w, now), g.base)
 		return
 	}
 	v := w.view(now)
@@ -261,7 +261,7 @@ func (g *Gradient) steer(v view) {
 		g.base = v.latency
 		g.try(v, true)
 		return
-	case full && v.slower > baseSeen && (g.unsure || v.now-g.seen > max(baseUnseen, time.Duration(20*g.base))):
+	case full && (g.unsure || v.slower > baseSeen && v.now-g.seen > max(baseUnseen, time.Duration(20*g.base))):
 		g.try(v, true)
 		return
 	case full && (v.slower < growLatency || v.waiting < growQueue):
@@ -305,12 +305,17 @@ func (g *Gradient) try(v view, planned bool) {
 }
 
 // step lowers the limit to less than what is under way without a queue, between two shares
-// of itself.
+// of itself. Where that is looked for the steps become longer: a base that is far too long
+// is not come down from in twentieths.
 func (g *Gradient) step(v view, least, most float64) {
 	t := &g.trial
 	t.steps++
 	t.limit, t.latency = g.exact, v.latency
-	g.lower(v.now, min(max(drained*v.free, least*g.exact), most*g.exact), v.latency)
+	free := drained * v.free
+	if t.planned {
+		free = math.Pow(drained, float64(t.steps)) * v.free
+	}
+	g.reset(v.now, min(max(free, least*g.exact), most*g.exact), v.latency)
 }
 
 // tried draws a conclusion from a window of an experiment.
@@ -321,9 +326,9 @@ func (g *Gradient) tried(v view) {
 	rises := v.latency-2*v.doubt > t.latency*1.1
 	switch {
 	case t.steps >= trialSteps:
-	case t.planned && v.latency+2*v.doubt < 0.98*g.base:
+	case v.latency+2*v.doubt < 0.98*g.base:
 		// There was a queue when the base was seen last.
-		g.base = v.latency
+		g.base, t.planned = v.latency, true
 		v.free *= v.slower
 		g.step(v, steepest, 1)
 		return
@@ -334,7 +339,7 @@ func (g *Gradient) tried(v view) {
 		}
 		// There is no queue: it has become slower, and can do as much at once as before.
 		g.base, g.unsure = v.latency, true
-		g.set(t.origin)
+		g.reset(v.now, t.origin, v.latency)
 	case g.queues(v) && falls:
 		t.stays = 0
 		g.step(v, steepest, telling)
@@ -353,8 +358,8 @@ func (g *Gradient) tried(v view) {
 	g.seen = v.now
 }
 
-// lower sets a limit that shows only when what began before it has ended.
-func (g *Gradient) lower(now time.Duration, limit, latency float64) {
+// reset sets a limit that shows only when what began before it has ended.
+func (g *Gradient) reset(now time.Duration, limit, latency float64) {
 	g.set(limit)
 	g.opens = now + time.Duration(2*latency)
 	g.window = latencies{}

@@ -311,3 +311,28 @@ func TestGradientAdjust(t *testing.T) {
 		t.Errorf("limit %d under the new bounds", g.Limit())
 	}
 }
+
+// TestGradientWrongBase: a base that was taken from a queue is found out, however much too
+// long it is.
+func TestGradientWrongBase(t *testing.T) {
+	for exact, within := range map[bool]time.Duration{true: 6 * time.Second, false: 30 * time.Second} {
+		const workers, takes = 10, 100 * time.Millisecond
+		full := workers / takes.Seconds()
+		s := newSimulation(workers, takes, exact)
+		s.gradient.met, s.gradient.unsure = true, true
+		for range 20 { // until as many are under way as may be
+			s.gradient.base, s.gradient.window, s.gradient.trial = float64(3*takes), latencies{}, trial{}
+			s.gradient.set(3 * workers)
+			s.run(100*time.Millisecond, 1.5*full)
+		}
+		s.run(within, 1.5*full)
+		settled := s.now
+		if base := s.gradient.Base(); base > takes*5/4 {
+			t.Errorf("exact %v: after %v the base is %v, with a limit of %d", exact, within, base, s.gradient.Limit())
+		}
+		s.run(20*time.Second, 1.5*full)
+		if rate, p99 := s.between(settled, s.now); rate < 0.9*full || p99 > 3*unloaded(takes, exact) {
+			t.Errorf("exact %v: then %.0f/s of %.0f, p99 %v", exact, rate, full, p99)
+		}
+	}
+}
