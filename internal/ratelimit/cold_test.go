@@ -103,13 +103,13 @@ func TestColdPool(t *testing.T) {
 					longest = max(longest, took)
 					return n == 0
 				})
-				outages := log.count("cannot be used")
+				outages := log.Count("cannot be used")
 				t.Logf("of %d decisions at once %d failed at first; they took %v at most; %d outages", burst, failed, longest, outages)
 				if most := 50*time.Millisecond + margin; longest > most {
 					t.Errorf("a decision took %v, want %v at most", longest, most)
 				}
 				if *long && outages > 0 { // a machine that stands still for 50 ms sees some
-					t.Errorf("it is taken for gone: %s", log.buf.String())
+					t.Errorf("it is taken for gone: %s", log.String())
 				}
 			})
 		}

@@ -13,6 +13,22 @@ import (
 // what comes back comes at once. It ends with the test.
 func far(t testing.TB, address string, away time.Duration) string {
 	t.Helper()
+	return between(t, address, func(group *sync.WaitGroup, client, server net.Conn) {
+		group.Go(func() {
+			defer server.Close()
+			carry(group, client, server, away)
+		})
+		group.Go(func() {
+			defer client.Close()
+			carry(group, server, client, 0)
+		})
+	})
+}
+
+// between is an address whose connections pass has in hand, each with one to a server. They
+// and what pass has begun end with the test.
+func between(t testing.TB, address string, pass func(group *sync.WaitGroup, client, server net.Conn)) string {
+	t.Helper()
 	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -39,42 +55,27 @@ func far(t testing.TB, address string, away time.Duration) string {
 				client.Close()
 				continue
 			}
-			end := func() {
-				client.Close()
-				server.Close()
-			}
-			stop := context.AfterFunc(ctx, end)
-			way := make(chan parcel, 1000)
-			group.Go(func() {
-				defer stop()
-				defer close(way)
-				dispatch(client, way, away)
-			})
-			group.Go(func() {
-				defer end()
-				for p := range way {
-					<-time.After(time.Until(p.due))
-					if _, err := server.Write(p.bytes); err != nil {
-						client.Close()
-					}
-				}
-			})
-			group.Go(func() {
-				defer client.Close()
-				back := make(chan parcel, 1000)
-				group.Go(func() {
-					defer close(back)
-					dispatch(server, back, 0)
-				})
-				for p := range back {
-					if _, err := client.Write(p.bytes); err != nil {
-						server.Close()
-					}
-				}
-			})
+			context.AfterFunc(ctx, func() { client.Close(); server.Close() })
+			pass(&group, client, server)
 		}
 	})
 	return listener.Addr().String()
+}
+
+// carry takes what comes from a connection to another one, which is so far away. It returns
+// when that has ended, or the other takes no more.
+func carry(group *sync.WaitGroup, from, to net.Conn, away time.Duration) {
+	way := make(chan parcel, 1000)
+	group.Go(func() {
+		defer close(way)
+		dispatch(from, way, away)
+	})
+	for p := range way {
+		<-time.After(time.Until(p.due))
+		if _, err := to.Write(p.bytes); err != nil {
+			from.Close() // dispatch ends by that
+		}
+	}
 }
 
 // parcel is bytes that arrive at a time.

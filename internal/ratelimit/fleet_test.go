@@ -37,7 +37,7 @@ func TestSentinel(t *testing.T) {
 			if d := decided(t, l, "k", 1); d.Remaining < 60 || d.Remaining > 69 { // some may have been taken without an answer
 				t.Errorf("after the replica took over %d remain", d.Remaining)
 			}
-			if log.count("cannot be used") == 0 || log.count("can be used again") == 0 {
+			if log.Count("cannot be used") == 0 || log.Count("can be used again") == 0 {
 				t.Error("the outage, or its end, is not told")
 			}
 		})
@@ -115,7 +115,7 @@ func TestClusterWithoutOne(t *testing.T) {
 				s.failing()
 				return beats(counter) >= told+3
 			})
-			if n := s.log.count(back); n > 0 {
+			if n := s.log.Count(back); n > 0 {
 				t.Errorf("while it is gone it is told %d times that it can be used again", n)
 			}
 			if signals[1] == 0 {
@@ -125,7 +125,7 @@ func TestClusterWithoutOne(t *testing.T) {
 				gone.Signal(signals[1])
 			}
 			redistest.Until(t, "all keys have decisions", func() bool { return s.failing() == 0 })
-			redistest.Until(t, "the end is told", func() bool { answers, _, _ := s.limit.Store(); return answers && s.log.count(back) > 0 })
+			redistest.Until(t, "the end is told", func() bool { answers, _, _ := s.limit.Store(); return answers && s.log.Count(back) > 0 })
 		})
 	}
 }
@@ -202,5 +202,5 @@ func TestClusterThatIsNotThere(t *testing.T) {
 	if answers, n, ok := l.Store(); answers || n != 1 || !ok {
 		t.Errorf("it answers: %v, for %d instances, %v", answers, n, ok)
 	}
-	redistest.Until(t, "the outage is told once", func() bool { return log.count("cannot be used") == 1 })
+	redistest.Until(t, "the outage is told once", func() bool { return log.Count("cannot be used") == 1 })
 }

@@ -276,7 +276,7 @@ func TestLeaseInAnOutage(t *testing.T) {
 		log := new(logged)
 		l := d.instance(t, leased(strategy, 400), log)
 		_, inHand := d.portioned(t, l, 400)
-		before := log.count("cannot be used")
+		before := log.Count("cannot be used")
 		d.Kill()
 		begun, passed := time.Now(), int64(0)
 		for l.Take(nobody{}, "k", "", 1).Allowed {
@@ -288,7 +288,7 @@ func TestLeaseInAnOutage(t *testing.T) {
 		if v := l.Take(nobody{}, "k", "", 1); !v.Unknown || v.Allowed {
 			t.Errorf("in the outage: %+v", v)
 		}
-		redistest.Until(t, "the outage is told once", func() bool { return log.count("cannot be used") == before+1 })
+		redistest.Until(t, "the outage is told once", func() bool { return log.Count("cannot be used") == before+1 })
 		d.Restart()
 		decided(t, l, "k", 1)
 	})

@@ -1,10 +1,8 @@
 package ratelimit_test
 
 import (
-	"context"
 	"io"
 	"net"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -25,40 +23,17 @@ type ways struct {
 
 func newWays(t *testing.T, server string) *ways {
 	t.Helper()
-	listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	w := &ways{address: listener.Addr().String()}
-	ctx, cancel := context.WithCancel(context.Background())
-	var group sync.WaitGroup
-	t.Cleanup(func() {
-		cancel()
-		listener.Close()
-		group.Wait()
-	})
-	group.Go(func() {
-		for {
-			client, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			conn, err := new(net.Dialer).DialContext(ctx, "unix", strings.TrimPrefix(server, "unix:"))
-			if err != nil {
-				client.Close()
-				continue
-			}
-			number := w.made.Add(1)
-			context.AfterFunc(ctx, func() { client.Close(); conn.Close() })
-			group.Go(func() {
-				defer conn.Close()
-				_, _ = io.Copy(lossy{conn, func() bool { return number <= w.lost.Load() }}, client) // either has ended
-			})
-			group.Go(func() {
-				defer client.Close()
-				_, _ = io.Copy(client, conn) // either has ended
-			})
-		}
+	w := new(ways)
+	w.address = between(t, server, func(group *sync.WaitGroup, client, conn net.Conn) {
+		number := w.made.Add(1)
+		group.Go(func() {
+			defer conn.Close()
+			_, _ = io.Copy(lossy{conn, func() bool { return number <= w.lost.Load() }}, client) // either has ended
+		})
+		group.Go(func() {
+			defer client.Close()
+			_, _ = io.Copy(client, conn) // either has ended
+		})
 	})
 	return w
 }
@@ -86,7 +61,7 @@ func TestLostWays(t *testing.T) {
 	redistest.Until(t, "many connections are made", func() bool { burstOf(l, 60); return w.made.Load() >= 30 })
 	decided(t, l, "k", 1)
 	w.lost.Store(w.made.Load())
-	redistest.Until(t, "the outage is noticed", func() bool { return l.Take(nobody{}, "k", "", 1).StoreFailed && log.count("cannot be used") > 0 })
+	redistest.Until(t, "the outage is noticed", func() bool { return l.Take(nobody{}, "k", "", 1).StoreFailed && log.Count("cannot be used") > 0 })
 	began := time.Now()
 	decided(t, l, "k", 1)
 	if took := time.Since(began); took > 8*time.Second { // each look takes half a second

@@ -45,8 +45,8 @@ func TestPermissions(t *testing.T) {
 				d.Must("SET", key, "something else")
 			}
 			redistest.Until(t, "the key begins anew", func() bool { return decided(t, l, "k", 1).Allowed })
-			if n := log.refusals() + log.count("not take back"); n > 0 {
-				t.Errorf("%s, leased: %v: %s", strategy.Name, leased, log.buf.String())
+			if n := log.refusals() + log.Count("not take back"); n > 0 {
+				t.Errorf("%s, leased: %v: %s", strategy.Name, leased, log.String())
 			}
 		}
 	}
@@ -63,18 +63,18 @@ func TestNoPermission(t *testing.T) {
 			s.Lease = leased
 			log := new(logged)
 			l := instance(t, m, s, log)
-			redistest.Until(t, "the outage is noticed", func() bool { return !l.Take(nobody{}, "k", "", 1).Allowed && log.count("cannot be used") > 0 })
+			redistest.Until(t, "the outage is noticed", func() bool { return !l.Take(nobody{}, "k", "", 1).Allowed && log.Count("cannot be used") > 0 })
 			told := beats(d.Server)
 			redistest.Until(t, "it was asked three times whether it is back", func() bool {
 				l.Take(nobody{}, "k", "", 1)
 				return beats(d.Server) >= told+3
 			})
-			if n := log.count("cannot be used"); n != 1 || log.count("can be used again") > 0 {
-				t.Errorf("%s, leased: %v: the outage is told %d times: %s", strategy, leased, n, log.buf.String())
+			if n := log.Count("cannot be used"); n != 1 || log.Count("can be used again") > 0 {
+				t.Errorf("%s, leased: %v: the outage is told %d times: %s", strategy, leased, n, log.String())
 			}
 			d.allow("+" + command)
 			decided(t, l, "k", 1)
-			redistest.Until(t, "the end is told", func() bool { return log.count("can be used again") == 1 })
+			redistest.Until(t, "the end is told", func() bool { return log.Count("can be used again") == 1 })
 		}
 	}
 }
@@ -88,12 +88,12 @@ func TestNoReturn(t *testing.T) {
 	back := func() bool {
 		v := decided(t, l, "k", 1)
 		l.Return(nobody{}, &v)
-		return log.count("does not take back") > 0
+		return log.Count("does not take back") > 0
 	}
 	redistest.Until(t, "it is told", back)
 	back()
 	back()
-	if log.count("does not take back") != 1 || log.refusals() > 0 {
-		t.Errorf("it is told: %s", log.buf.String())
+	if log.Count("does not take back") != 1 || log.refusals() > 0 {
+		t.Errorf("it is told: %s", log.String())
 	}
 }

@@ -26,7 +26,7 @@ func TestPool(t *testing.T) {
 		// decision, which is an outage.
 		for try := 1; ; try++ {
 			decided(t, l, "k", 1)
-			outages := log.count("cannot be used")
+			outages := log.Count("cannot be used")
 			var failed atomic.Int64
 			var group sync.WaitGroup
 			for range clients {
@@ -40,13 +40,13 @@ func TestPool(t *testing.T) {
 			}
 			group.Wait()
 			n := failed.Load()
-			outages = log.count("cannot be used") - outages
+			outages = log.Count("cannot be used") - outages
 			t.Logf("with pool_size %d %d of %d decisions failed, %d outages", c.size, n, clients*each, outages)
 			if outages == 0 && n > 0 == c.fails {
 				break
 			}
 			if try == 20 {
-				t.Errorf("with pool_size %d %d of %d decisions failed: %s", c.size, n, clients*each, log.buf.String())
+				t.Errorf("with pool_size %d %d of %d decisions failed: %s", c.size, n, clients*each, log.String())
 				break
 			}
 		}

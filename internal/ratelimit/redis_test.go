@@ -1,7 +1,6 @@
 package ratelimit_test
 
 import (
-	"bytes"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"sluice/internal/lease"
+	"sluice/internal/logtest"
 	"sluice/internal/model"
 	"sluice/internal/ratelimit"
 	"sluice/internal/redistest"
@@ -19,29 +19,12 @@ import (
 )
 
 // logged is a log that several goroutines write.
-type logged struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *logged) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(p)
-}
-
-func (l *logged) count(text string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.buf.String(), text)
-}
+type logged struct{ logtest.Buffer }
 
 // refusals are the outages that are told, but for those of a machine that stood still for
 // longer than a decision waits.
 func (l *logged) refusals() (n int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for line := range strings.Lines(l.buf.String()) {
+	for line := range strings.Lines(l.String()) {
 		if strings.Contains(line, "cannot be used") && !strings.Contains(line, "deadline") {
 			n++
 		}
@@ -228,7 +211,7 @@ func TestOutage(t *testing.T) {
 		decided(t, l, "k", 1)
 		redistest.Until(t, "four instances are known", func() bool { _, n, _ := l.Store(); return n == 4 })
 	}
-	before := log.count("cannot be used")
+	before := log.Count("cannot be used")
 	d.Kill()
 	for _, l := range all {
 		redistest.Until(t, "the outage is noticed", func() bool { return l.Take(nobody{}, "other", "", 1).StoreFailed })
@@ -245,12 +228,12 @@ func TestOutage(t *testing.T) {
 	if v := shut.Take(nobody{}, "k", "", 1); v.Allowed || !v.Unknown {
 		t.Errorf("deny: %+v", v)
 	}
-	redistest.Until(t, "the outage is told once", func() bool { return log.count("cannot be used") == before+1 })
+	redistest.Until(t, "the outage is told once", func() bool { return log.Count("cannot be used") == before+1 })
 	d.Restart()
 	for _, l := range all {
 		decided(t, l, "k", 1)
 	}
-	redistest.Until(t, "the end is told", func() bool { return log.count("can be used again") == before+1 })
+	redistest.Until(t, "the end is told", func() bool { return log.Count("can be used again") == before+1 })
 }
 
 // TestOutagesThatFollow each other go on with the share that is used up.
@@ -288,7 +271,7 @@ func TestReleased(t *testing.T) {
 		set.Release()
 		wantPasses(t, fmt.Sprint("after the end, with leases: ", leased), passes(l, "k", "", 20), 10)
 		group.Wait()
-		if n := log.count("cannot be used"); n > 0 {
+		if n := log.Count("cannot be used"); n > 0 {
 			t.Errorf("an outage is told %d times", n)
 		}
 	}

@@ -36,9 +36,9 @@ func TestForeignKey(t *testing.T) {
 					}
 					redistest.Until(t, "the instance has told again that it lives", func() bool { return d.Must("TYPE", "sluice:{instances}") == "zset" })
 					if outages := log.refusals(); outages > 0 {
-						t.Errorf("%d outages are told: %s", outages, log.buf.String())
+						t.Errorf("%d outages are told: %s", outages, log.String())
 					}
-					if told := log.count("not theirs"); told != 1 {
+					if told := log.Count("not theirs"); told != 1 {
 						t.Errorf("it is told %d times", told)
 					}
 				})
@@ -55,7 +55,7 @@ func TestFullStore(t *testing.T) {
 	decided(t, l, "k", 1)
 	d.Must("CONFIG", "SET", "maxmemory", 1)
 	redistest.Until(t, "the outage is noticed", func() bool { return l.Take(nobody{}, "k", "", 1).StoreFailed })
-	redistest.Until(t, "the outage is told once, and why", func() bool { return log.refusals() == 1 && log.count("OOM") == 1 })
+	redistest.Until(t, "the outage is told once, and why", func() bool { return log.refusals() == 1 && log.Count("OOM") == 1 })
 	d.Must("CONFIG", "SET", "maxmemory", 0)
 	decided(t, l, "k", 1)
 }

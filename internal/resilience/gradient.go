@@ -32,8 +32,8 @@ type GradientSettings struct{ Min, Max, Initial int } // 1 <= Min <= Initial <= 
 // times the base is what is under way without a queue. Lowered to a little less than
 // that, the latency falls if there was a queue, and it stays if the destination has become
 // slower, which then is its new base. A base that has not been seen for long under
-// load is looked for in the same way, which costs a twentieth of the throughput for a
-// moment.
+// load, or may come from the middle of a change, is looked for in the same way. That costs
+// a twentieth of the throughput for a moment, and more only while the base proves too long.
 //
 // Times are those of a Bucket.
 type Gradient struct {
@@ -67,7 +67,7 @@ type latencies struct {
 // trial is an experiment that is under way.
 type trial struct {
 	running bool
-	planned bool    // to look for the base, not since the latency is too high
+	planned bool    // to look for the base, not, or not any more, since the latency is too high
 	origin  float64 // the limit before all of its steps
 	limit   float64 // the one before this step
 	latency float64 // under that
@@ -305,8 +305,8 @@ func (g *Gradient) try(v view, planned bool) {
 }
 
 // step lowers the limit to less than what is under way without a queue, between two shares
-// of itself. Where that is looked for the steps become longer: a base that is far too long
-// is not come down from in twentieths.
+// of itself. Where the base is looked for the steps become longer: by twentieths one that
+// is far too long would last for as many windows.
 func (g *Gradient) step(v view, least, most float64) {
 	t := &g.trial
 	t.steps++

@@ -1,13 +1,11 @@
 package external_test
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"log/slog"
 	"net/netip"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -15,6 +13,7 @@ import (
 
 	"sluice/internal/config"
 	"sluice/internal/lease"
+	"sluice/internal/logtest"
 	"sluice/internal/message"
 	"sluice/internal/middleware/external"
 	"sluice/internal/model"
@@ -27,25 +26,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 type bed struct {
 	t        testing.TB
 	registry lease.Registry
-	log      journal
-}
-
-// journal is a log that several goroutines write.
-type journal struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (j *journal) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.Write(p)
-}
-
-func (j *journal) String() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.String()
+	log      logtest.Buffer
 }
 
 func newBed(t testing.TB) *bed {

@@ -14,6 +14,7 @@ import (
 
 	"sluice/internal/config"
 	"sluice/internal/lease"
+	"sluice/internal/logtest"
 	"sluice/internal/message"
 	"sluice/internal/model"
 	"sluice/internal/pipeline"
@@ -49,7 +50,7 @@ type bed struct {
 	set      *lease.Set
 	gate     *gate
 	handler  pipeline.Handler
-	told     journal // the log of the process
+	told     logtest.Buffer // the log of the process
 	keys     func() pipeline.KeysStatus
 }
 
@@ -279,21 +280,3 @@ func (b *bed) close() {
 }
 
 func newRegistry() *lease.Registry { return &lease.Registry{} }
-
-// journal is a log that may be read while it is written.
-type journal struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (j *journal) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.Write(p)
-}
-
-func (j *journal) String() string {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.String()
-}

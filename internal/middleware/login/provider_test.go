@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"sluice/internal/logtest"
 	"sluice/internal/model"
 	"sluice/internal/pipeline"
 )
@@ -74,7 +75,7 @@ func TestDiscoveryThatFails(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	var log journal
+	var log logtest.Buffer
 	registry := newRegistry()
 	p := newProvider(providerSettings{Issuer: server.URL + "/tenant/"}, registry, slog.New(slog.NewTextHandler(&log, nil)))
 	if err := p.Start(); err != nil {
