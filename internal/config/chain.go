@@ -68,7 +68,7 @@ func (r *resolver) checkOrder(links []link) {
 // say.
 func (r *resolver) checkOutermost(l *link, before []link) {
 	if at := slices.IndexFunc(before, func(other link) bool { return other.Kind == l.Kind }); at >= 0 {
-		r.misplaced(l, fmt.Sprintf("%s stands on the route twice, and only the first, of %s, has any effect", l.Kind, before[at].From), "write skip: ["+l.Kind+"] on the route to leave out that of global, or remove one of them")
+		r.misplaced(l, fmt.Sprintf("%s stands on the route twice, and only the first, of %s, has any effect", l.Kind, before[at].From), r.oneOf(&before[at], l, l.Kind))
 	}
 }
 
@@ -81,16 +81,20 @@ func (r *resolver) checkTwice(links []link, route string) {
 		if l.Name == "" || first < 0 || l.Role.Is(model.Outermost) || r.out.told(l.place, "twice") {
 			continue
 		}
-		hint := "remove one of them"
-		if r.isGlobal(&links[first]) && !r.isGlobal(l) {
-			hint = "remove it here, or write skip: [" + l.Name + "] to leave out that of global"
-		}
-		r.out.warn(l.place, fmt.Sprintf("requests of the route %s have met %s at %s already: it acts on them twice", short(route), l.Name, links[first].Position), hint)
+		r.out.warn(l.place, fmt.Sprintf("requests of the route %s have met %s at %s already: it acts on them twice", short(route), l.Name, links[first].Position), r.oneOf(&links[first], l, l.Name))
 	}
 }
 
-func (r *resolver) isGlobal(l *link) bool {
-	return slices.ContainsFunc(r.global, func(g link) bool { return g.place == l.place })
+// oneOf is how a route comes to have one of two, by the name under which the first can be
+// skipped if it is global's alone.
+func (r *resolver) oneOf(first, second *link, name string) string {
+	global := func(l *link) bool {
+		return slices.ContainsFunc(r.global, func(g link) bool { return g.place == l.place })
+	}
+	if global(first) && !global(second) {
+		return "remove it here, or write skip: [" + name + "] to leave out that of global"
+	}
+	return "remove one of them"
 }
 
 // checkCertifying reports what goes by the certificates of clients where no listener of the

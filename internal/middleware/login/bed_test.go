@@ -280,3 +280,16 @@ func (b *bed) close() {
 }
 
 func newRegistry() *lease.Registry { return &lease.Registry{} }
+
+// holdUp has the issuer be asked for the next token, which closes begun, and answer once
+// proceed is closed.
+func (b *bed) holdUp() (begun, proceed chan struct{}) {
+	begun, proceed = make(chan struct{}), make(chan struct{})
+	b.issuer.change(func() {
+		b.issuer.meanwhile = func() {
+			close(begun)
+			<-proceed
+		}
+	})
+	return begun, proceed
+}

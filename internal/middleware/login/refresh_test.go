@@ -278,13 +278,7 @@ func TestIssuerGone(t *testing.T) {
 func TestClientLeaves(t *testing.T) {
 	b := newBed(t, usualOptions)
 	br := b.loggedIn()
-	begun, proceed := make(chan struct{}), make(chan struct{})
-	b.issuer.change(func() {
-		b.issuer.meanwhile = func() {
-			close(begun)
-			<-proceed
-		}
-	})
+	begun, proceed := b.holdUp()
 	b.over()
 	ctx, leave := context.WithCancelCause(t.Context())
 	left := make(chan error)

@@ -151,13 +151,7 @@ func TestRevocationsAreBounded(t *testing.T) {
 func TestRevocationWaits(t *testing.T) {
 	b := newBed(t, usualOptions)
 	br := b.loggedIn()
-	begun, proceed := make(chan struct{}), make(chan struct{})
-	b.issuer.change(func() {
-		b.issuer.meanwhile = func() {
-			close(begun)
-			<-proceed
-		}
-	})
+	begun, proceed := b.holdUp()
 	b.due()
 	answered := make(chan *outcome)
 	go func() { answered <- br.serve(br.request("GET", "/")) }()
