@@ -31,8 +31,8 @@ func (a *aside) do(x *pipeline.Exchange, verify func()) (err error) {
 		defer cancel()
 		select {
 		case a.slots <- struct{}{}:
+			defer func() { <-a.slots }() // also where a library panics
 			verify()
-			<-a.slots
 		case <-ctx.Done():
 			err = context.Cause(ctx)
 		}

@@ -84,3 +84,24 @@ func TestDearTokensWait(t *testing.T) {
 		}
 	})
 }
+
+// TestAsideAfterPanics: what verifies and panics takes no place for good.
+func TestAsideAfterPanics(t *testing.T) {
+	b, _ := dearOnes(t)
+	a, x := acquireAside(b.sets[0]), exchange(t, request("/"))
+	x.Until = time.Now().Add(time.Minute)
+	panicking := func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("the panic is swallowed")
+			}
+		}()
+		_ = a.do(x, func() { panic("a library has a fault") })
+	}
+	for range cap(a.slots) {
+		panicking()
+	}
+	if n := len(a.slots); n > 0 {
+		t.Errorf("%d of %d places are taken", n, cap(a.slots))
+	}
+}
